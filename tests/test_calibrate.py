@@ -44,7 +44,7 @@ def test_eight_points_at_ninety_percent_are_infinite_with_one_warning() -> None:
     (warning,) = caught
     assert warning.category is gb.conformal.InfiniteBandWarning and warning.filename == __file__
     assert str(warning.message) == (
-        "The band is infinite: level 0.9 needs 9 calibration points, there are 8."
+        "The band is infinite: level 0.9 needs 9 calibration points, but there are 8."
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -57,7 +57,7 @@ def test_a_confidence_takes_the_larger_rank() -> None:
     assert np.isclose(band.upper.item(), np.sort(abs(y))[confident_rank(100, 0.95, 0.9) - 1])
     small = gb.calibrate(ZERO, x[:44], y[:44], confidence="0.9")
     with pytest.warns(
-        gb.conformal.InfiniteBandWarning, match="confidence 0.9 needs 45 calibration points, there are 44"
+        gb.conformal.InfiniteBandWarning, match="confidence 0.9 needs 45 calibration points, but there are 44"
     ):
         assert np.isinf(small(x[:1], 0.95).upper).all()
 
@@ -116,7 +116,7 @@ def test_the_array_door_is_the_same_calibration() -> None:
     assert np.array_equal(arrays.band(prediction, 0.9).upper, whole.band(prediction, 0.9).upper)
     assert repr(arrays) == "Calibrated(arrays, score=Scaled(), calibrator=Split(), n=40)"
     assert repr(whole) == "Calibrated(Given, score=Scaled(), calibrator=Split(), n=40)"
-    with pytest.raises(ValueError, match=r"no predictor to call at x: use `calibrated.band\(gb.Prediction"):
+    with pytest.raises(ValueError, match=r"no predictor to call at x. Use `calibrated.band\(gb.Prediction"):
         arrays(x)
 
 
@@ -154,7 +154,7 @@ SEEN = gb.Observations(*data(20, seed=5))
         (
             lambda x, y: gb.calibrate(ZERO, x, np.c_[y, y]),
             ValueError,
-            r"`y_cal` should have the shape of the predictions, got \(20, 2\) beside \(20, 1\)",
+            r"`y_cal` should have the shape of the predictions, got \(20, 2\) and \(20, 1\)",
         ),
         (
             lambda x, y: gb.calibrate(ZERO, x[:0], y[:0]),
@@ -174,12 +174,12 @@ SEEN = gb.Observations(*data(20, seed=5))
         (
             lambda x, y: gb.calibrate(lambda x: gb.Prediction(None, [1.0]), x, y),
             ValueError,
-            "one row per point, <lambda> returned 1 rows for 20 points",
+            "one row per point, but <lambda> returned 1 rows for 20 points",
         ),
         (
             lambda x, y: gb.calibrate(ZERO, x, y).band(gb.Prediction(None, np.zeros((3, 2)))),
             ValueError,
-            r"the outputs it was calibrated with, \(1,\), got \(2,\)",
+            r"the outputs that it had at calibration, \(1,\), got \(2,\)",
         ),
         (
             lambda x, y: gb.calibrate(ZERO, x, y).band(gb.Prediction(None, [0.0], [1.0])),
@@ -194,7 +194,7 @@ SEEN = gb.Observations(*data(20, seed=5))
         (
             lambda x, y: gb.calibrate(ZERO, x, y)(x, groups=["a"] * 20),
             ValueError,
-            r"should not be given to Split",
+            r"should not be passed to Split",
         ),
         (
             lambda x, y: gb.calibrate(gb.predictors.MeanOnly(zero, training_data=cast(Any, (x, y))), x, y),
@@ -257,7 +257,7 @@ def test_a_sensor_read_again_is_no_leak() -> None:
     x, y = data(40)
     seen = gb.predictors.MeanOnly(zero, training_data=gb.Observations(x, y))
     again = gb.calibrate(seen, x[:5], y[:5] + 1)
-    assert "5 of 5 calibration points lie at training inputs, with other" in gb.check(again, x)["leak"].text
+    assert "5 of 5 calibration points lie at training inputs with" in gb.check(again, x)["leak"].text
 
 
 def test_a_torch_module_can_be_a_predictor() -> None:
@@ -273,7 +273,7 @@ def test_coarse_sensors_that_repeat_themselves_are_no_leak() -> None:
     x, y = np.repeat(np.arange(4.0), 20), np.tile([0.1, 0.2], 40)
     coarse = gb.predictors.MeanOnly(lambda x: 0 * x, training_data=gb.Observations(x, y))
     made = gb.calibrate(coarse, x, y)
-    assert "as chance allows: readings are coarse" in gb.check(made, x)["leak"].text
+    assert "no more than expected by chance: readings are coarse" in gb.check(made, x)["leak"].text
 
 
 def test_what_was_calibrated_on_stays_whatever_becomes_of_the_arrays() -> None:
@@ -362,7 +362,7 @@ def test_confidence_is_promised_of_each_group_by_itself() -> None:
     x, y = data(100)
     options: dict[str, Any] = dict(calibrator=gb.Grouped(), groups=["a", "b"] * 50, confidence=0.9)
     assert (
-        "this holds of each group by itself for the calibration set"
+        "this holds for each group separately for the calibration set"
         in gb.calibrate(ZERO, x, y, **options).promise
     )
 
@@ -401,7 +401,7 @@ def test_what_predicts_is_asked_to(make: Callable[[], Any]) -> None:
         (Path("net.pt"), r"got the path 'net.pt'. Load it first"),
         (Regressor, "should be a fitted Regressor, got the class itself. Create and fit one first"),
         (gb.Split, "got the class itself"),
-        (Classifier(), r"Classifier is a classifier; .* model.predict_proba\(x\)\[:, 1\]"),
+        (Classifier(), r"Classifier is a classifier, .* model.predict_proba\(x\)\[:, 1\]"),
         (3, "an object with `predict` or a function of x, got int"),
         (np.zeros(20), "got ndarray"),
     ],
@@ -434,7 +434,7 @@ def test_a_predictor_that_draws_anew_at_every_call_is_refused() -> None:
         gb.calibrate(unsure, x, y)
     dropout = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)).train()
     gb.calibrate(dropout, x, y)  # networks are called in eval mode
-    with pytest.raises(ValueError, match="switch dropout off, or draw once"):
+    with pytest.raises(ValueError, match="Switch dropout off, or draw once"):
         gb.calibrate(lambda x: dropout(torch.tensor(x).float()), x, y)
     assert dropout.training
 
@@ -512,10 +512,10 @@ def test_nonsense_is_refused_where_it_is_said() -> None:
     with pytest.raises(ValueError, match=r"`inputs` should have 1 coordinates like the .* points, got 3"):
         gb.calibrate(np.sin, x, x, calibrator=gb.conformal.RandomlyLocalized(inputs=np.zeros((5, 3))))
     fields = np.random.default_rng(0).normal(size=(30, 20, 2))
-    with pytest.raises(ValueError, match=r"positions need points \(n, d\), got x of shape \(30, 20, 2\)"):
+    with pytest.raises(ValueError, match=r"points of shape \(n, d\), got x of shape \(30, 20, 2\)"):
         gb.calibrate(np.sin, fields, fields, calibrator=gb.Local(gb.Observations(fields + 1, fields)))
     made = gb.calibrate(np.sin, x, x)
-    with pytest.raises(ValueError, match="needs target='truth'"):
+    with pytest.raises(ValueError, match="requires target='truth'"):
         gb.evaluate(made, x + 1, x, median_zero=True)
     with pytest.raises(TypeError, match="`regions` should be a dict of names and regions, got list"):
         gb.evaluate(made, x + 1, x, regions=[x > 0])  # type: ignore[arg-type]
@@ -523,12 +523,12 @@ def test_nonsense_is_refused_where_it_is_said() -> None:
 
 def test_a_model_with_more_outputs_than_were_measured_asks_which() -> None:
     x = np.linspace(0, 1, 40)
-    with pytest.raises(ValueError, match=r"got \(40, 1\) beside \(40, 2\).* say which: .*outputs=\(0,\)\)"):
+    with pytest.raises(ValueError, match=r"got \(40, 1\) and \(40, 2\).* name them: .*outputs=\(0,\)\)"):
         gb.calibrate(lambda x: np.c_[x, x], x, x)
     problem = type("Two", (pinn.problems.Poisson1D,), {"outputs": ("u", "p")})()
-    with pytest.raises(ValueError, match=r"say which: gb\.calibrate\(..., outputs=\('u',\)\)"):
+    with pytest.raises(ValueError, match=r"name them: gb\.calibrate\(..., outputs=\('u',\)\)"):
         gb.calibrate(pinn.mlp(problem, [4]), x, x)
-    with pytest.raises(ValueError, match=r"got \(40, 3\) beside \(40, 2\)\.$"):
+    with pytest.raises(ValueError, match=r"got \(40, 3\) and \(40, 2\)\.$"):
         gb.calibrate(lambda x: np.c_[x, x], x, np.c_[x, x, x])
 
 

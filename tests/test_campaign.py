@@ -483,7 +483,9 @@ def test_engines_refuse_what_makes_no_sense() -> None:
     for place in (True, 2.0, object(), ["tcp://x"]):
         with pytest.raises(TypeError, match="`on` should be a number of workers, the address"):
             engine.connect(place).__enter__()
-    with pytest.raises(ValueError, match=r"`on` should be one value, got \[1, 'tcp://x'\]"):
+    with pytest.raises(
+        ValueError, match=r"`on` should select one place where work runs, got \[1, 'tcp://x'\]"
+    ):
         engine.one_place(1, None, "tcp://x")
 
 
@@ -515,7 +517,7 @@ def test_a_scheduler_without_workers_is_waited_for_aloud() -> None:
     distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
-        pytest.warns(UserWarning, match="No worker is at tcp://127.0.0.1:.* yet: waiting for the first"),
+        pytest.warns(UserWarning, match="No worker has connected to tcp://127.0.0.1:.* yet"),
         engine.connect(cluster.scheduler_address),
     ):
         pass
@@ -523,10 +525,10 @@ def test_a_scheduler_without_workers_is_waited_for_aloud() -> None:
 
 def test_a_lost_scheduler_ends_a_campaign_with_a_sentence(tmp_path: Path, monkeypatch: Any) -> None:
     def gone(*_: Any) -> Any:
-        raise engine.SchedulerGone("The scheduler is gone.")
+        raise engine.SchedulerGone("The scheduler has stopped.")
 
     monkeypatch.setattr(engine, "each", gone)
-    with pytest.raises(campaign.CampaignError, match="The scheduler is gone"):
+    with pytest.raises(campaign.CampaignError, match="The scheduler has stopped"):
         campaign.run(small(1), tmp_path, on=SimpleNamespace(scheduler_info=None), progress=False)
 
 
@@ -752,7 +754,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:No worker is at")
+@pytest.mark.filterwarnings("ignore:No worker has connected to")
 def test_twenty_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path: Path, cluster: Cluster) -> None:
     whole = lab.paper.study(smoke=True, presets=["ours"])
     study = Study("paper", whole.cells[:40], lambda *_: None)

@@ -85,11 +85,11 @@ def test_size_leak_and_distance() -> None:
 def test_what_cannot_be_seen_is_said() -> None:
     y = np.arange(30.0)
     found = gb.check(gb.calibrate_arrays(y, y + 1), np.zeros((3, 1)))
-    assert "were not given" in found["places"].text and found.ok
+    assert "are not known" in found["places"].text and found.ok
     x = np.random.default_rng(0).uniform(size=(40, 1))
     local = gb.Local(gb.Observations(x + 2, x), gb.conformal.LogScale(draws=2))
     made = gb.calibrate(ZERO, x, np.ones(40) + x[:, 0], calibrator=local)
-    assert "Give `held_out` or `refit`" in gb.check(made, x)["guard"].text
+    assert "Pass `held_out` or `refit`" in gb.check(made, x)["guard"].text
     with pytest.raises(ValueError, match="should have 1 coordinates like the calibration points, got 2"):
         gb.check(made, np.zeros((3, 2)))
 
@@ -166,11 +166,11 @@ def test_of_a_frame_the_columns_that_hold_numbers_are_compared() -> None:
     frame = pandas.DataFrame({"x": draw.uniform(size=200), "site": ["a", "b"] * 100})
     made = gb.calibrate(lambda frame: np.zeros(len(frame)), frame[:100], draw.normal(size=100))
     found = gb.check(made, frame[100:][["site", "x"]])  # in another order
-    assert found.ok and "columns that hold numbers; not by site." in found["columns"].text
+    assert found.ok and "only in the numeric columns, which exclude site." in found["columns"].text
     assert not found["columns"].known
     assert gb.check(made, frame[100:].assign(x=5 + draw.uniform(size=100)))["shift"].alarm
     incomplete = frame[100:].assign(x=np.where(np.arange(100) < 7, np.nan, frame["x"][100:]))
-    assert "0 calibration rows and 7 queries lack a number" in gb.check(made, incomplete)["columns"].text
+    assert "and 7 queries have missing numbers" in gb.check(made, incomplete)["columns"].text
     words = gb.calibrate(lambda frame: np.zeros(len(frame)), frame[:100][["site"]], draw.normal(size=100))
     assert not gb.check(words, frame[100:])["places"].known
 
@@ -187,7 +187,7 @@ def test_a_calibration_that_says_little_is_checked_as_far_as_it_goes() -> None:
 
     found = gb.check(Silent(), [0.0, 1.0])
     assert found.ok and "Silent does not state how many points" in found["size"].text
-    assert not found["places"].known and "nothing to guard" in found["guard"].text
+    assert not found["places"].known and "no guard is needed" in found["guard"].text
 
 
 def test_where_there_are_no_training_rows_to_leak() -> None:
@@ -226,11 +226,11 @@ def test_a_model_worse_than_one_number_raises_an_alarm(m: int) -> None:
     wrong = np.r_[np.zeros(m - 1), 5.0]  # in the last output
     said = found(lambda x: right(x) + wrong)
     assert [one.name for one in said.alarms] == ["error"] and not said.ok
-    assert "errs by 5" in said["error"].text and "valid, and too wide to be of use" in said["error"].text
+    assert "errs by 5" in said["error"].text and "valid, but too wide to be useful" in said["error"].text
     assert ("in output 2" in said["error"].text) == (m > 1)
     assert found(right).ok and found(lambda x: np.zeros((len(x), m)), noise).ok  # no better, and no worse
     assert found(lambda x: right(x) + wrong, n=19).ok  # too few to tell
-    with pytest.raises(KeyError, match="no finding 'error'"):
+    with pytest.raises(KeyError, match="Unknown finding 'error'"):
         found(right)["error"]
 
 

@@ -90,7 +90,7 @@ def test_the_better_candidate_is_taken_either_way() -> None:
 def test_what_was_chosen_on_its_own_points_says_so_and_is_kept(tmp_path: Path) -> None:
     chosen = gb.choose(USEFUL, calibrate=readings(100, 1), level=0.9).calibrated
     assert "Of 3 bands this one was chosen by looking at the calibration points" in chosen.promise
-    assert "at 1 - (1 - level)/3" in chosen.promise and chosen.laws(0.9, 5) is None
+    assert "at level 1 - (1 - level)/3" in chosen.promise and chosen.laws(0.9, 5) is None
     assert chosen.promised(0.9) == chosen.promised("0.9") and float(chosen.promised(0.9) or 0) == 0.9
     x, y = readings(80, 2)
     gb.testing.check_calibrated(chosen, x, y)
@@ -108,7 +108,7 @@ def test_a_confidence_is_shared_too() -> None:
     one = gb.calibrate(USEFUL["scaled"], *readings(100, 1), confidence="0.95")
     x, _ = readings(50, 2)
     assert np.array_equal(chosen(x, 0.9).upper, one(x, 0.9).upper)
-    assert "kept with confidence 0.85 whichever is chosen" in chosen.promise
+    assert "the guarantee has confidence 0.85 whichever is chosen" in chosen.promise
 
 
 @pytest.mark.parametrize(

@@ -346,7 +346,7 @@ def test_errors_teach(folder: Path, tmp_path: Path) -> None:
         ("local", "--training-data FILE"),
         ("weighted", "--query FILE"),
         ("magic", "clustered, conditional, grouped, local"),
-        ("conditional", "settings without a default, which cannot be set on the command line"),
+        ("conditional", "settings without defaults, which cannot be set on the command line"),
     ):
         words = ["--targets", "u", "--calibrator", word]
         assert said in run("calibrate", MODEL, *base, *words, code=2)

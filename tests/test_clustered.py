@@ -55,7 +55,7 @@ def test_sums_stay_exact_where_64_bits_are_too_few() -> None:
 def test_five_sensors_at_95_percent_are_infinite_and_19_are_needed() -> None:
     y = np.random.default_rng(3).normal(size=150)
     calibrated = gb.calibrate(ZERO, y, y, calibrator=gb.Clustered(), groups=np.repeat(list("abcde"), 30))
-    with pytest.warns(gb.conformal.InfiniteBandWarning, match=r"needs 19 groups \(sensors\), there are 5"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match=r"needs 19 groups .*, but there are 5"):
         assert np.isinf(calibrated(y, 0.95).upper).all()
     assert np.isfinite(calibrated(y, 0.8).upper).all()
 
@@ -78,7 +78,7 @@ def test_forty_sensors_of_thirty_readings_cover_a_reading_of_a_new_one() -> None
 def test_what_has_no_meaning_here_is_refused() -> None:
     y = np.arange(20.0)
     with pytest.raises(
-        ValueError, match=r"`confidence` is for Split\(\), Grouped\(\) and Local\(\), not for Clustered"
+        ValueError, match=r"`confidence` applies to Split\(\), Grouped\(\) and Local\(\), not to Clustered"
     ):
         gb.calibrate(ZERO, y, y, calibrator=gb.Clustered(), groups=list(range(20)), confidence=0.9)
     with pytest.raises(ValueError, match=r"Clustered\(\) needs `groups=`, the sensor of each"):

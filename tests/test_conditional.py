@@ -104,7 +104,7 @@ def test_new_features_of_their_own_are_infinite_or_empty_and_said() -> None:
     x = np.random.default_rng(0).uniform(0, 0.5, size=50)
     made = calibrated(x, lambda x: x > 0.9)
     with pytest.warns(
-        gb.conformal.InfiniteBandWarning, match="too few calibration points with such features"
+        gb.conformal.InfiniteBandWarning, match="too few calibration points have features like those"
     ):
         q = made.threshold(gb.Prediction(np.full((20, 1), 0.95) + 1e-3 * draws(20), np.zeros(20)), 0.9)  # type: ignore[attr-defined]
     assert np.isinf(q).all() and (q > 0).any()
@@ -126,11 +126,11 @@ def test_settings_are_checked() -> None:
     with pytest.raises(TypeError, match="`features` should be a function from x"):
         gb.Conditional(np.eye(3))  # type: ignore[arg-type]
     x = np.random.default_rng(0).uniform(size=50)
-    with pytest.raises(ValueError, match="give the groups as features"):
+    with pytest.raises(ValueError, match="pass the groups as features"):
         calibrated(x, eighths, groups=[0, 1] * 25)
     with pytest.raises(ValueError, match="uses the positions of points"):
         gb.calibrate_arrays([0.0] * 9, range(9), calibrator=gb.Conditional(eighths))
-    with pytest.raises(ValueError, match="should be finite for a regression, but row 0"):
+    with pytest.raises(ValueError, match="should be finite for regression, but row 0"):
         gb.calibrate_arrays(
             [0.0] * 9, range(1, 10), [0.0] * 9, x_cal=[0.0] * 9, calibrator=gb.Conditional(eighths)
         )
@@ -200,7 +200,7 @@ def test_the_draw_is_of_the_scores_in_any_order_and_the_promise_says_so(calibrat
     assert np.allclose(ends(order, y), ends(slice(None), y))
     assert np.allclose(ends(slice(None), y * (1 + 1e-15)), ends(slice(None), y)), "but for rounding"
     made = gb.calibrate_arrays(np.zeros(40), y, x_cal=x, calibrator=calibrator)
-    assert "the seed, the calibration scores and the place determine" in made.promise
+    assert "determined by the seed, the calibration scores and the point" in made.promise
     assert "on average over seeds" in type(calibrator)(**{**vars(calibrator), "fresh": False}).promise
 
 
@@ -223,7 +223,7 @@ def test_draws_lie_strictly_between_0_and_1(digit: bytes, monkeypatch: pytest.Mo
     ("promise", "said"),
     [
         (gb.Conditional(np.sign).promise, "by a nonnegative combination of the features and a constant"),
-        (gb.Conditional(np.sign).promise, "if scores tie, it is over seeds too"),
+        (gb.Conditional(np.sign).promise, "if scores tie, it is also over seeds"),
         (gb.Weighted(np.ones_like).promise, "the calibration points and a new point are drawn independently"),
         (gb.Weighted(np.ones_like).promise, "the true density ratio up to a constant factor"),
         (gb.RiskControl().promise, "right-continuous in the threshold, lies between 0 and 1 at every point"),

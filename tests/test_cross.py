@@ -91,7 +91,7 @@ def test_groups_are_kept_whole_and_count_as_one() -> None:
         if sum(share[g] for g, e in zip(groups, ends, strict=True) if e <= end) >= Fraction(99, 10)
     ]
     assert made([0.4], "0.9").upper[0, 0] == pytest.approx(min(enough))
-    with pytest.warns(gb.conformal.InfiniteBandWarning, match=r"needs 19 groups \(sensors\), there are 10"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match=r"19 groups \(sensors\), but there are 10"):
         assert np.isinf(made([0.4], 0.95).lower).all()
     many = GroupWeights.of(np.repeat(np.arange(60), np.arange(1, 61)))  # beyond 64 bits
     assert sum(many.weights) == 60 * many.whole
@@ -189,7 +189,7 @@ def test_folds_that_leak_are_refused_where_a_model_knows_its_readings() -> None:
     def train(observations: gb.Observations) -> pinn.Fitted:
         return pinn.fit(problem, pinn.mlp(1, [4]), observations, recipe=recipe, progress=False)
 
-    with pytest.raises(ValueError, match="`fit` should train on the observations that it is given"):
+    with pytest.raises(ValueError, match="`fit` should train only on the observations that it receives"):
         gb.calibration.calibrate_cross(lambda _: train(data), data, folds=4)
     made = gb.calibration.calibrate_cross(train, data, folds=4)
     assert made.field_names is not None and len(made.models) == 4
@@ -229,9 +229,9 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     gb.calibration.calibrate_cross(fit, data, folds=4, out=tmp_path / "run")
     assert len(calls) == 5, "all of them are kept"
     for folds, seed in ((4, 1), (3, 0)):
-        with pytest.raises(ValueError, match=r"models of another run: its .*folds.* differ"):
+        with pytest.raises(ValueError, match=r"models of a different run, which differs in .*folds"):
             gb.calibration.calibrate_cross(line, data, folds=folds, seed=seed, out=tmp_path / "run")
-    with pytest.raises(ValueError, match="its readings differ"):
+    with pytest.raises(ValueError, match="which differs in readings"):
         gb.calibration.calibrate_cross(line, readings(12, 1), folds=4, out=tmp_path / "run")
 
 
@@ -296,15 +296,15 @@ def test_it_is_saved_evaluated_and_checked(tmp_path: Path) -> None:
     ("options", "error", "match"),
     [
         ({"fit": 3}, TypeError, "`fit` should be a function of observations, got int"),
-        ({"fit": lambda data: None}, TypeError, "should return the model that it has trained, got None"),
-        ({"folds": 1}, ValueError, "from 2 to the 12 readings, or None"),
+        ({"fit": lambda data: None}, TypeError, "should return the trained model, got None"),
+        ({"folds": 1}, ValueError, "from 2 to the number of readings, 12, or None"),
         ({"folds": 13}, ValueError, "got 13"),
         ({"folds": 2.5}, ValueError, "got 2.5"),
         ({"folds": True}, ValueError, "got True"),
         ({"groups": ["a"] * 12}, ValueError, "at least 2 groups"),
-        ({"groups": ["a"] * 11}, ValueError, r"one label per row, \(12,\)"),
+        ({"groups": ["a"] * 11}, ValueError, r"one label per row, shape \(12,\)"),
         ({"data": readings(1)}, ValueError, "at least 2 readings"),
-        ({"data": (np.ones((4, 1)), np.ones((4, 2)))}, ValueError, "takes one output"),
+        ({"data": (np.ones((4, 1)), np.ones((4, 2)))}, ValueError, "supports one output"),
         ({"data": (np.ones(4), [1, 2, np.nan, 4])}, ValueError, "row 2 is NaN"),
         ({"fit": lambda data: lambda x: np.ones((len(x), 2))}, ValueError, r"a model returned \(12, 2\)"),
     ],
@@ -321,7 +321,7 @@ def test_a_band_needs_what_each_model_says() -> None:
     made = gb.calibration.calibrate_cross(line, readings(12), folds=4)
     with pytest.raises(TypeError, match=r"calibrated.predict\(x\), got Prediction"):
         made.band(gb.Prediction(None, [0.0]))
-    with pytest.raises(ValueError, match="`groups` should not be given"):
+    with pytest.raises(ValueError, match="`groups` should not be passed"):
         made([0.5], 0.5, groups=["a"])
     with pytest.raises(ValueError, match=r"`each` should hold the predictions of each model at 1 points"):
         gb.conformal.CrossPrediction(None, [0.0])
@@ -332,7 +332,7 @@ def test_a_model_that_cannot_be_kept_is_refused_with_out(tmp_path: Path) -> None
         gb.calibration.calibrate_cross(lambda data: np.sin, readings(12), folds=3, out=tmp_path / "run")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match="holds something else"):
+    with pytest.raises(FileExistsError, match="contains other files"):
         gb.calibration.calibrate_cross(line, readings(12), folds=3, out=tmp_path / "mine")
 
 

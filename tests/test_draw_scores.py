@@ -84,8 +84,8 @@ def test_draws_of_a_predictor_go_in_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: crps(DRAWS, Y[:5]), r"`draws` should be \(k, 5, 3\), k members beside y \(5, 3\), got"),
-        (lambda: crps(DRAWS[:1], Y, fair=True), "two draws or more"),
+        (lambda: crps(DRAWS, Y[:5]), r"`draws` should have shape \(k, 5, 3\) for y of shape \(5, 3\), got"),
+        (lambda: crps(DRAWS[:1], Y, fair=True), "at least two draws"),
         (lambda: quantile_loss(Y, Y), "`at` should be the probability of the quantiles"),
         (lambda: quantile_loss(Y[:2], Y, at=0.5), "`y` should have the shape of the quantiles"),
         (lambda: quantile_loss(gb.Band(None, Y, Y, Y, 0.9), Y, at=0.5), "A band has its own level"),

@@ -332,7 +332,7 @@ def test_processes_refuse_what_they_cannot_import() -> None:
     class Mine(pinn.problems.Poisson1D):
         pass
 
-    with pytest.raises(RuntimeError, match="keep functions and classes in a module rather than in a lambda"):
+    with pytest.raises(RuntimeError, match="define functions and classes in a module"):
         pinn.predictors.train_ensemble(Mine(), make_net, seeds=[3, 4], on=2, progress=False)
     with pytest.raises(TypeError, match="`on` should be a number of processes on this machine, or None"):
         pinn.predictors.train_ensemble(

@@ -222,11 +222,11 @@ def test_outputs_are_fields_by_name_and_by_number() -> None:
     [
         (
             lambda w: w["q"],
-            r"There is no output 'q': the outputs are u, v, p.*outputs = \('u', 'v', 'p', 'q'\)",
+            r"Unknown output 'q'. The outputs are u, v, p.*outputs = \('u', 'v', 'p', 'q'\)",
         ),
-        (lambda w: w[3], "There is no output 3"),
-        (lambda w: w.d("z"), "There is no axis 'z': the axes are x, y, or 0 to 1"),
-        (lambda w: w.d(2), "There is no axis 2"),
+        (lambda w: w[3], "Unknown output 3"),
+        (lambda w: w.d("z"), "Unknown axis 'z'. The axes are x, y, or 0 to 1"),
+        (lambda w: w.d(2), "Unknown axis 2"),
         (lambda w: w.divergence, r"one output for each of the axes x, y, got 3 \(u, v, p\)"),
         (lambda w: w.outward, "Points inside have no normal"),
     ],
@@ -312,7 +312,7 @@ def test_periodic_ends_meet_in_pairs() -> None:
                 assert float(miss) == pytest.approx(size, rel=1) if size < 1 else float(miss) == 4.0
     with pytest.raises(ValueError, match="two ends of this axis that face each other"):
         around.points(pinn.Disk((0, 0), 1.0), 10)
-    with pytest.raises(ValueError, match="There is no axis 'z'"):
+    with pytest.raises(ValueError, match="Unknown axis 'z'"):
         pinn.Periodic("z").points(strip, 10)
 
 
@@ -325,7 +325,7 @@ def test_a_periodic_network_has_nothing_to_learn_at_the_ends() -> None:
     u = problem.field(net, edge.points)
     assert float(pinn.Periodic("x").residual(edge.points, u).detach().abs().max()) < 1e-12
     for wrong in ("z", 2):
-        with pytest.raises(ValueError, match="There is no axis"):
+        with pytest.raises(ValueError, match="Unknown axis"):
             pinn.mlp(problem, periodic=wrong)
     with pytest.raises(ValueError, match="a number of waves and their spread"):
         pinn.mlp(problem, fourier=(0, 1.0))
@@ -515,7 +515,7 @@ def test_velocity_here_and_pressure_there() -> None:
     ("y", "outputs", "cure"),
     [
         (np.zeros((5, 2)), ("u", "q"), "the outputs are u, v, p"),
-        (np.zeros((5, 2)), None, "Say which were measured"),
+        (np.zeros((5, 2)), None, "Name those measured"),
     ],
 )
 def test_what_was_not_asked_cannot_have_been_measured(y: np.ndarray, outputs: Any, cure: str) -> None:
@@ -639,7 +639,7 @@ def test_local_and_onnx_take_what_was_measured(flow: pinn.Fitted, tmp_path: Any)
         answer = dict(zip(names, session.run(None, {"x": new.numpy().astype(np.float32)}), strict=True))
         assert np.allclose(answer["lower"], np.asarray(made(new, level=0.9).lower), atol=1e-4)
     for wrong, cure in (
-        ("q", "There is no output 'q'"),
+        ("q", "Unknown output 'q'"),
         (("u", "u"), "should contain no duplicates"),
         (3, "no output 3"),
     ):

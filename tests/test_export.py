@@ -336,9 +336,9 @@ def test_whole_fields_are_refused(tmp_path: Path) -> None:
 
 def test_an_infinite_band_is_refused_and_the_points_needed_are_named(tmp_path: Path) -> None:
     net = pinn.mlp(1, [4])
-    with pytest.raises(ValueError, match=r"level 0.995 needs 199 calibration points, there are 100"):
+    with pytest.raises(ValueError, match=r"level 0.995 needs 199 calibration points, but there are 100"):
         export_onnx(calibrated(MeanOnly(net), 1, 1), tmp_path / "band.onnx", level=0.995)
-    with pytest.raises(ValueError, match=r"with confidence 0.9 needs 230 calibration points, there are 100"):
+    with pytest.raises(ValueError, match=r"confidence 0.9 needs 230 calibration points, but there are 100"):
         export_onnx(calibrated(MeanOnly(net), 1, 1, confidence=0.9), tmp_path / "band.onnx", level=0.99)
     sure = calibrated(Ensemble([net, net]), 1, 1)
     with pytest.raises(ValueError, match="too many calibration scores are infinite"):

@@ -169,14 +169,14 @@ def test_whole_fields_are_points() -> None:
 def test_what_cannot_be_told() -> None:
     for sites in (np.ones((1, 2)), np.ones((20, 2))):
         found = extrapolates(sites, np.zeros((3, 2)))
-        assert not found.known and not found.alarm and "at one place" in str(found)
+        assert not found.known and not found.alarm and "points coincide" in str(found)
     assert extrapolates(np.array([[0.0], [1.0]]), np.array([[0.5]])).known
 
 
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="should have 2 coordinates like the calibration points, got 3"):
         extrapolates(np.zeros((5, 2)), np.zeros((5, 3)))
-    with pytest.raises(ValueError, match="at least one calibration point and one query, got 5 and 0"):
+    with pytest.raises(ValueError, match="each contain at least one point, got 5 and 0"):
         extrapolates(np.zeros((5, 2)), np.zeros((0, 2)))
     with pytest.raises(ValueError, match="`queries` should be finite, but row 0 is NaN"):
         extrapolates(np.zeros((5, 2)), np.full((1, 2), np.nan))

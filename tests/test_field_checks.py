@@ -112,7 +112,7 @@ def test_queries_that_go_on_where_calibration_ended_are_seen() -> None:
     u = runs(np.random.default_rng(6), 30, 2 * STEPS)
     made = of(u[:, : STEPS + 1])
     found = gb.check(made, u[:, STEPS])["trajectories"]
-    assert found.alarm and found.text.startswith("30 of 30 queries are pieces of trajectories of which calib")
+    assert found.alarm and found.text.startswith("30 of 30 queries are pieces of trajectories that also")
     assert not gb.check(made, runs(np.random.default_rng(7), 30, 0)[:, 0])["trajectories"].alarm
 
 
@@ -138,12 +138,12 @@ def test_pieces_that_do_not_touch_are_known_by_their_labels() -> None:
     found = gb.check(made, fresh, runs=same)["trajectories"]
     assert found.alarm and found.text.startswith("40 of 40 calibration fields")
     found = gb.check(made, fresh, runs=same | {"training": 100 + np.arange(40)})["trajectories"]
-    assert not found.alarm and "by its label" in found.text
+    assert not found.alarm and "According to the labels" in found.text
     twice = {"calibration": np.repeat(np.arange(20), 2)}
     assert "count as one" in gb.check(made, fresh, runs=twice)["trajectories"].text
     with pytest.raises(ValueError, match="`runs` should name trajectories of training, calibration, queries"):
         gb.check(made, fresh, runs={"test": np.arange(40)})
-    with pytest.raises(ValueError, match=r"one label per row, \(40,\)"):
+    with pytest.raises(ValueError, match=r"one label per row, shape \(40,\)"):
         gb.check(made, fresh, runs={"calibration": np.arange(39)})
 
 

@@ -356,7 +356,7 @@ def test_ten_killed_runs_go_on_where_they_were(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore:No worker is at")
+@pytest.mark.filterwarnings("ignore:No worker has connected to")
 def test_ten_killed_workers_lose_at_most_their_chunk(tmp_path: Path) -> None:
     from test_campaign import Cluster
 

@@ -70,12 +70,12 @@ def test_a_confidence_holds_in_each_group() -> None:
         (
             ["fog"] * 60,
             ValueError,
-            r"Group .*fog.* was not in the calibration data, which has 'dry', 'wet'. .* use Clustered",
+            r"Group .*fog.* was not in the calibration data, whose groups are 'dry', 'wet'. .* use Clustered",
         ),
         ([1] * 60, ValueError, "Group .*1.* was not in the calibration data"),
-        (None, ValueError, r"calibrated with Grouped\(\): give `groups=`, one label per row of x"),
-        (["wet"], ValueError, r"one label per row, \(60,\), got \(1,\)"),
-        (np.full(60, 0.5), TypeError, "strings or whole numbers, got dtype float64"),
+        (None, ValueError, r"calibrated with Grouped\(\). Pass `groups=`, one label per row of x"),
+        (["wet"], ValueError, r"one label per row, shape \(60,\), got shape \(1,\)"),
+        (np.full(60, 0.5), TypeError, "strings or integers, got dtype float64"),
         (["wet"] * 59 + [None], TypeError, "A missing label is not a group"),
     ],
 )
@@ -104,7 +104,7 @@ def test_many_unknown_names_are_listed_briefly() -> None:
 
 @pytest.mark.parametrize("mixed", [["a", float("nan")] * 30, [1, "1"] * 30, [0.5] * 60, [None] * 60])
 def test_labels_of_mixed_kinds_are_refused(mixed: Any) -> None:
-    with pytest.raises(TypeError, match="`groups` should be strings or whole numbers"):
+    with pytest.raises(TypeError, match="`groups` should be strings or integers"):
         gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=mixed)
 
 

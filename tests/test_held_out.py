@@ -163,7 +163,7 @@ def test_a_verdict_that_fails_does_not_cost_the_training(capsys: pytest.CaptureF
     assert "There is no verdict on this training: The pump is off." in capsys.readouterr().err
     fresh = readings(60, 2)
     found = gb.check(gb.calibrate(fitted, fresh.x, fresh.y), fresh.x)["training"]
-    assert found.text == "There is no verdict on the training: The pump is off."
+    assert found.text == "No verdict on the training is available: The pump is off."
 
 
 def test_the_progress_bar_shows_relative_misses(capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,7 +122,7 @@ LARGE: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("kind", LARGE)
 def test_whole_numbers_that_floats_cannot_hold_are_refused(kind: str) -> None:
     for call in ("calibrate, x", "calibrate, y", "the call", "evaluate", "Observations"):
-        with pytest.raises(ValueError, match=r"whole numbers above 2\^53"):
+        with pytest.raises(ValueError, match=r"integers above 2\^53"):
             CALLS[call](LARGE[kind]())
     assert len(gb.calibrate(lambda x: np.zeros(len(x)), np.full(30, 2**53), Y).y) == 30
 
@@ -192,13 +192,13 @@ UNFIT: dict[str, tuple[Callable[[], Any], str]] = {
     "list of masked": (lambda: list(MASKED), "row 3 is masked"),
     "meta": (lambda: torch.zeros(30, 1, device="meta"), "meta device"),
     "sparse": (lambda: torch.tensor(Y).to_sparse(), "dense tensor"),
-    "ragged": (lambda: [[1.0]] * 29 + [[1.0, 2.0]], "rows of one length"),
+    "ragged": (lambda: [[1.0]] * 29 + [[1.0, 2.0]], "rows of equal length"),
     "dict": (lambda: {"a": Y[:, 0]}, "got a dict"),
     "units": (lambda: Y.view(Meter), "a Meter with units"),
     "text": (lambda: ["a"] * 30, "real numbers"),
     "complex": (lambda: Y + 1j, "real numbers"),
     "complex torch": (lambda: torch.tensor(Y + 1j), "real numbers"),
-    "records": (lambda: np.zeros(30, dtype=[("a", float), ("b", float)]), "go.* by positions"),
+    "records": (lambda: np.zeros(30, dtype=[("a", float), ("b", float)]), "is read by position"),
     "nothing": (lambda: None, "real numbers|is missing"),
 }
 
@@ -281,7 +281,9 @@ def test_series_pair_by_their_labels() -> None:
         lambda: gb.report(made, x, mixed, path="page.md"),
     ]
     for call in calls:
-        with pytest.raises(ValueError, match=r"labels of `.*` in another order: \w+\.loc\[\w+\.index\]"):
+        with pytest.raises(
+            ValueError, match=r"labels of .* in a different order. Use \w+\.loc\[\w+\.index\]"
+        ):
             call()
     assert np.array_equal(gb.calibrate(np.sin, x[mixed.index], mixed)(X).upper, made(X).upper)
 

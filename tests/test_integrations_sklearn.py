@@ -160,7 +160,7 @@ def test_groups_are_held_out_whole_and_a_new_one_is_covered() -> None:
     found = each.predict_interval(x[:2], level=0.9, groups=["cold", "warm"])
     width = found["upper"] - found["lower"]
     assert width.iloc[0] != width.iloc[1]
-    with pytest.raises(ValueError, match=r"`groups` should not be given to Split\(\)"):
+    with pytest.raises(ValueError, match=r"`groups` should not be passed to Split\(\)"):
         ConformalRegressor(Ridge(), calibrator=gb.Split()).fit(x, y, groups=groups)
 
 
@@ -238,7 +238,7 @@ def test_what_cannot_be_is_refused() -> None:
     norm = ConformalRegressor(Ridge(), conformal_score=Largest()).fit(x, y)
     with pytest.raises(TypeError, match="are not intervals"):
         norm.predict_interval(x)
-    with pytest.warns(gb.conformal.InfiniteBandWarning, match="needs 19 calibration points, there are 5"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="needs 19 calibration points, but there are 5"):
         ends = ConformalRegressor(Ridge()).fit(x[:20], y[:20]).predict_interval(x[:2])
     assert np.isinf(ends[["lower", "upper"]]).all(axis=None)
 

@@ -103,7 +103,7 @@ def test_names_are_taken_once_but_a_class_may_be_defined_again() -> None:
 
 
 def test_a_kind_that_is_not_defined_says_what_to_import() -> None:
-    with pytest.raises(LookupError, match=r"'Nowhere' is a kind .* import its module before you load"):
+    with pytest.raises(LookupError, match=r"'Nowhere' is a kind .* import its module before loading"):
         kind_named("Nowhere")
 
 

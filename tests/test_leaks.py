@@ -272,11 +272,11 @@ def test_sentences_on_what_is_fine() -> None:
     x, y = data()
     assert str(find_copies(x, y, *fresh())) == "No calibration point is a training point, exactly or nearly."
     again = find_copies(x, y, x[:50], fresh()[1])
-    assert again.places == 50 and "lie at training inputs, with other readings" in again.text
+    assert again.places == 50 and "lie at training inputs with different readings" in again.text
     x, y = x.round(1), y.round()
-    assert "as chance allows" in find_copies(*mixed((x, y), (x, y)), x[:50], y[:50]).text
-    assert "another shape" in find_copies(x, y, x[:, :1], y).text
-    assert "another shape" in find_copies(x, y, x, np.hstack([y, y])).text
+    assert "expected by chance" in find_copies(*mixed((x, y), (x, y)), x[:50], y[:50]).text
+    assert "different shape" in find_copies(x, y, x[:, :1], y).text
+    assert "different shape" in find_copies(x, y, x, np.hstack([y, y])).text
 
 
 def test_only_warned_of_where_readings_do_not_tell() -> None:

@@ -53,7 +53,7 @@ def test_a_network_takes_its_axes_by_their_names(network: pinn.MLP) -> None:
 
 def test_columns_of_other_names_are_refused(network: pinn.MLP) -> None:
     x, y = table(60).set_axis(["place", "time"], axis=1), noise(60, 2)
-    with pytest.raises(ValueError, match=r"network are x, t, and the columns of x are place, time\. Rename"):
+    with pytest.raises(ValueError, match=r"network are x, t, but the columns of x are place, time\. Rename"):
         gb.calibrate(network, x, y)
     calibrated = gb.calibrate(network, x.to_numpy(), y)
     with pytest.raises(ValueError, match="network are x, t"):
@@ -200,7 +200,7 @@ def test_cross_calibration_takes_names_of_arrays(tmp_path: Any) -> None:
     ("names", "said"),
     [
         (["depth"], "should name the 2 columns of x, got 1: depth"),
-        (["depth", "depth"], "should be different words"),
+        (["depth", "depth"], "should be different strings"),
         ("depth", "should be a list of names"),
         (gb.values.Names(("a", "b"), ("u", "v")), "should name the 1 outputs, got 2"),
     ],
@@ -209,7 +209,7 @@ def test_names_that_do_not_fit_are_refused(names: Any, said: str) -> None:
     x, y = table(40), noise(40)
     with pytest.raises((TypeError, ValueError), match=said):
         gb.calibrate(_first, x.to_numpy(), y, names=names)
-    with pytest.raises(ValueError, match="here names are known: x, t"):
+    with pytest.raises(ValueError, match="but the names are x, t"):
         gb.calibrate(lambda x: x["x"], x, y, names=["a", "b"])
 
 

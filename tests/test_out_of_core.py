@@ -263,22 +263,22 @@ def test_errors_teach(store: Path, tmp_path: Path) -> None:
         gb.band_over(made, {"x": X})
     with pytest.raises(ValueError, match="it has 11 nodes along x, not 12"):
         gb.evaluate(made, fields(dataset()[{"x": slice(0, 11)}]), scores=tmp_path / "t", progress=False)
-    with pytest.raises(TypeError, match=r"result of `gb\.calibrate`, got CrossValidated"):
+    with pytest.raises(TypeError, match=r"come from `gb\.calibrate`, got CrossValidated"):
         gb.evaluate(gb.calibration.calibrate_cross(fit, points), fields(store), scores=tmp_path / "t")
     others: list[dict[str, Any]] = [{"groups": [0]}, {"target": "truth"}, {"names": ["a"]}]
     for options in others:
-        with pytest.raises(TypeError, match=f"`{next(iter(options))}` is not for stored fields"):
+        with pytest.raises(TypeError, match=f"`{next(iter(options))}` does not apply to stored fields"):
             gb.calibrate(wave, fields(store), scores=tmp_path / "s", **options)
     others = [{"chunk": 8}, {"scores": tmp_path / "s"}, {"on": 2}]
     for options in others:
-        with pytest.raises(TypeError, match=f"`{next(iter(options))}` is for fields in a store"):
+        with pytest.raises(TypeError, match=f"`{next(iter(options))}` applies only to fields in a store"):
             gb.calibrate(wave, X, X, **options)
-        with pytest.raises(TypeError, match=f"`{next(iter(options))}` is for fields in a store"):
+        with pytest.raises(TypeError, match=f"`{next(iter(options))}` applies only to fields in a store"):
             gb.evaluate(made, X, X, **options)
     for call in (gb.calibrate, gb.evaluate):
         with pytest.raises(TypeError, match="need `scores`, a path"):
             call(made, fields(store))
-        with pytest.raises(TypeError, match="is missing: give the targets that were measured"):
+        with pytest.raises(TypeError, match=r"is missing\. Pass the targets that were measured"):
             call(made, X)
     with pytest.raises(ValueError, match="one score each and one threshold"):
         gb.calibrate(wave, fields(store), scores=tmp_path / "j", score=gb.Scaled(joint=False), progress=False)

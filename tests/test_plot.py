@@ -225,7 +225,7 @@ def test_a_hole_stays_blank_and_names_are_drawn() -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("t", "p") and gb.plot.width(named).get_xlabel() == "t"
     with pytest.raises(ValueError, match="outputs of this band have no names; pass a number instead of 'p'"):
         gb.plot.band(line, output="p")
-    with pytest.raises(ValueError, match="There is no output 'q'"):
+    with pytest.raises(ValueError, match="Unknown output 'q'"):
         gb.plot.band(named, output="q")
 
 

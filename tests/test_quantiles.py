@@ -188,7 +188,7 @@ def test_two_ranks_need_twice_the_points_and_halve_what_a_confidence_leaves() ->
     calibrated = gb.calibrate_arrays(prediction, y, score=score)
     assert calibrated.size(0.9) == gb.conformal.Size(100, 19) and calibrated.laws(0.9, 5) is None
     few = gb.calibrate_arrays(prediction.take(slice(18)), y[:18], score=score)
-    with pytest.warns(gb.conformal.InfiniteBandWarning, match="needs 19 calibration points, there are 18"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="19 calibration points, but there are 18"):
         assert few.band(prediction, 0.9).upper.max() == math.inf
     sure = gb.calibrate_arrays(prediction, y, score=score, confidence=0.9)
     half = gb.conformal.confident_rank(100, 0.95, 0.95)
@@ -229,7 +229,7 @@ def test_an_empty_band_is_said_to_be_empty() -> None:
     band = calibrated([0.0, 1.0], level=0.5)
     assert band.empty.tolist() == [True, False] and "1 of them empty" in repr(band)
     assert not calibrated.contains([0.0], [0.0], level=0.5).any()
-    assert "the set is empty; misses there count" in calibrated.promise
+    assert "the set is empty, and the miss counts" in calibrated.promise
     evaluation = gb.evaluate(calibrated, x + 0.001, 0 * x, level=0.5)
     assert "The band is empty at" in str(evaluation)
 
@@ -239,7 +239,7 @@ def test_the_promise_of_each_end_is_said() -> None:
     pair = gb.Quantiles(lambda x: x, lambda x: 1 + 3 * x)
     assert "below the band with probability" not in gb.calibrate(pair, x, y).promise
     two = gb.calibrate(pair, x, y, score=gb.CQR(symmetric=False))
-    assert "It lies below the band with probability at most half of 1 - level" in two.promise
+    assert "It lies below the band with probability at most (1 - level)/2" in two.promise
     said = str(gb.evaluate(two, *readings(80, 2), level=0.8))
     assert "promises 0.8 on average; there is no exact law for one" in said
 
@@ -329,7 +329,7 @@ def test_what_makes_no_sense_is_refused_with_the_cure() -> None:
     x, y = readings(40, 0)
     with pytest.raises(TypeError, match=r"CQR\(\) needs a model of two quantiles.*gb.Quantiles"):
         gb.calibrate(np.sin, x, y, score=gb.CQR())
-    with pytest.raises(ValueError, match=r"Calibrate each output by itself"):
+    with pytest.raises(ValueError, match=r"Calibrate each output separately"):
         gb.CQR(symmetric=False, joint=False)
     with pytest.raises(TypeError, match=r"`symmetric` should be True or False, got 1"):
         gb.CQR(symmetric=1)  # type: ignore[arg-type]

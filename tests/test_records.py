@@ -115,7 +115,7 @@ class TestChecksums:
         file.unlink()
         unusual(file, kind, tmp_path)
         ((_, trouble),) = campaign.status(tmp_path, STUDY).damaged.items()
-        assert trouble == "is no regular file" and not records.exists(tmp_path, CELL.key)
+        assert trouble == "is not a regular file" and not records.exists(tmp_path, CELL.key)
 
     @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
     @pytest.mark.parametrize("name", ["cells", "damaged"])
@@ -282,7 +282,7 @@ class TestAppending:
     def test_what_is_no_regular_file_is_set_aside(self, kind: str, packed: bool, tmp_path: Path) -> None:
         append(tmp_path, "a", other(0))
         unusual(tmp_path / ("cells.jsonl" if packed else "cells/b.jsonl"), kind, tmp_path)
-        assert list(campaign.status(tmp_path).damaged.values()) == ["is no regular file"]
+        assert list(campaign.status(tmp_path).damaged.values()) == ["is not a regular file"]
         assert records.pack(tmp_path, aside=True) == 1
         assert not campaign.status(tmp_path).damaged and len(list((tmp_path / "damaged").iterdir())) == 1
 
@@ -450,7 +450,7 @@ class TestFolders:
         else:
             unusual(file, kind, tmp_path)
         for command in ("status", "table"):
-            assert ("at most" if kind == "large" else "is no regular file") in said(command, str(tmp_path))
+            assert ("at most" if kind == "large" else "is not a regular file") in said(command, str(tmp_path))
 
     def test_many_keys_are_looked_up_soon_and_repeated_ones_refused(self, tmp_path: Path) -> None:
         """0.2.0 looked for the file of each key, about 70 microseconds each."""

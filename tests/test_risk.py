@@ -89,8 +89,8 @@ def test_too_few_points_are_an_infinite_band_and_say_how_many() -> None:
         (lambda band, y: 3 * missed(band, y), "should lie between 0 and largest=1, but row"),
         (lambda band, y: missed(band, y) - 1, "should lie between 0 and largest=1"),
         (lambda band, y: missed(band, y) * np.nan, "should lie between 0 and largest=1"),
-        (lambda band, y: 1 - missed(band, y), "should fall as the band grows, but that of row"),
-        (lambda band, y: missed(band, y)[:, None], r"one number per row, \(20,\), got shape \(20, 1\)"),
+        (lambda band, y: 1 - missed(band, y), "should not increase with the band, but that of row"),
+        (lambda band, y: missed(band, y)[:, None], r"one number per row, shape \(20,\), got \(20, 1\)"),
     ],
 )
 def test_losses_that_cannot_be_controlled_are_refused(loss: Any, message: str) -> None:
@@ -102,10 +102,13 @@ def test_losses_that_cannot_be_controlled_are_refused(loss: Any, message: str) -
 @pytest.mark.parametrize(
     ("loss", "there"),
     [
-        (lambda band, y: np.full(len(y), 0.5), "loses 0.5 there: no band is large enough"),
+        (lambda band, y: np.full(len(y), 0.5), "then has loss 0.5, so no band is large enough"),
         (lambda band, y: (band.width / (1 + band.width))[:, 0], "`loss` should"),
-        (lambda band, y: np.minimum(abs(y - band.mean)[:, 0] / band.width[:, 0], 1) * 0 + 0.2, "loses 0.2"),
-        (lambda band, y: np.maximum(0, (y - band.upper) / band.width)[:, 0].clip(max=1), "loses nan there"),
+        (
+            lambda band, y: np.minimum(abs(y - band.mean)[:, 0] / band.width[:, 0], 1) * 0 + 0.2,
+            "has loss 0.2",
+        ),
+        (lambda band, y: np.maximum(0, (y - band.upper) / band.width)[:, 0].clip(max=1), "has loss nan"),
     ],
 )
 def test_a_loss_that_an_infinite_band_does_not_take_to_zero_is_refused(loss: Any, there: str) -> None:
@@ -116,13 +119,13 @@ def test_a_loss_that_an_infinite_band_does_not_take_to_zero_is_refused(loss: Any
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(ValueError, match="`largest` should be the largest loss there can be"):
+    with pytest.raises(ValueError, match="`largest` should be an upper bound of the loss"):
         gb.RiskControl(largest=math.inf)
     with pytest.raises(TypeError, match="`loss` should be a function"):
         gb.RiskControl(0.1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="`groups` should not be given"):
+    with pytest.raises(ValueError, match="`groups` should not be passed"):
         gb.calibrate_arrays([0.0] * 9, range(9), calibrator=gb.RiskControl(), groups=range(9))
-    with pytest.raises(ValueError, match="`confidence` is for"):
+    with pytest.raises(ValueError, match="`confidence` applies to"):
         gb.calibrate_arrays([0.0] * 9, range(9), calibrator=gb.RiskControl(), confidence=0.9)
 
 
@@ -156,7 +159,7 @@ def test_scores_that_are_infinite_and_losses_that_are_small_at_once() -> None:
     at = gb.Prediction(None, [[0.0]])
     nothing = calibrated(y, lambda band, y: 0 * missed(band, y))
     assert nothing.band(at, 0.9).width.item() < 1e-6  # the narrowest band
-    with pytest.raises(ValueError, match=r"needs the targets: calibrate by `gb.calibrate`"):
+    with pytest.raises(ValueError, match=r"needs the targets. Calibrate with `gb.calibrate`"):
         gb.RiskControl().threshold(np.arange(20.0), gb.Prediction(None, y))
     scale = np.where(np.arange(40) < 20, 0.0, 1.0)[:, None]  # a scale of 0, so any error scores infinity
     far = gb.calibrate_arrays(0 * y, y, scale, score=gb.Scaled(), calibrator=gb.RiskControl())

@@ -107,7 +107,7 @@ def test_noise_per_output_should_fit_the_outputs() -> None:
 def test_the_raw_band_needs_a_scale() -> None:
     band = gb.conformal.raw_band(gb.Prediction(None, [0.0], [2.0]), "0.95")
     assert band.upper.item() == pytest.approx(2 * 1.959963985, rel=1e-8) and band.level == 0.95
-    with pytest.raises(ValueError, match="no band before calibration: this predictor has no scale"):
+    with pytest.raises(ValueError, match="This predictor has no scale, so it has no band before calibration"):
         gb.conformal.raw_band(gb.Prediction(None, [0.0]))
 
 
@@ -290,7 +290,7 @@ def test_each_output_by_itself_has_its_own_threshold_law_and_verdict() -> None:
     for j in range(2):
         assert band.upper[:, j] == pytest.approx(quantile(abs(y[:, j]), 0.9))
         assert (made.contains(x, y, 0.9)[:, j]).sum() == 90
-    assert "each output by itself, not for all at once" in made.promise
+    assert "each output separately, not for all jointly" in made.promise
     found = gb.evaluate(made, *two_outputs(200, generator), level=0.9)
     own = [row for row in found.rows if row.name.startswith("this band")]
     assert [row.name for row in own] == [f"this band, y{j}" for j in range(2)]
@@ -301,7 +301,7 @@ def test_each_output_by_itself_has_its_own_threshold_law_and_verdict() -> None:
     assert found.consistent and [line[:3] for line in found.verdict.splitlines()] == ["y0:", "y1:"]
     missed = gb.evaluate(made, x + 1e-9, y + np.array([0.0, 1e9]), level=0.9)
     assert missed.consistent is False and "y1: NOT consistent" in missed.verdict
-    with pytest.raises(ValueError, match=r"a threshold for each of them \(joint=False\) takes Split\(\)"):
+    with pytest.raises(ValueError, match=r"a threshold for each output \(joint=False\) requires Split\(\)"):
         gb.calibrate(
             flat_model(), x, y, score=gb.Absolute(joint=False), calibrator=gb.Grouped(), groups=["a"] * 99
         )

@@ -86,10 +86,10 @@ def test_a_calibration_from_shards_is_that_of_split() -> None:
     for level in (0.5, 0.95):
         assert np.array_equal(made(x, level).upper, whole(x, level).upper)
         assert made.threshold.laws(level, 10) == whole.threshold.laws(level, 10)
-    with pytest.raises(ValueError, match=r"one of those the shards were read for, 0.5, 0.95, got 0.9"):
+    with pytest.raises(ValueError, match=r"one of the `levels` of this calibration, 0.5, 0.95, got 0.9"):
         made(x, 0.9)
     few = calibrate_shards(predictor, [scores[:10]], [0.95], x=x[:3])
-    with pytest.warns(gb.conformal.InfiniteBandWarning, match="level 0.95 needs 19 scores, there are 10"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="level 0.95 needs 19 scores, but there are 10"):
         few(x, 0.95)
     lost = calibrate_shards(predictor, [np.full(30, np.inf)], [0.9], x=x[:3])
     with pytest.warns(gb.conformal.InfiniteBandWarning, match="too many scores are infinite"):

@@ -370,7 +370,7 @@ def test_a_threshold_in_a_file_is_not_believed(tmp_path: Path) -> None:
 def test_a_kind_that_is_not_defined_here_says_what_to_do(tmp_path: Path) -> None:
     gb.save(gb.calibrate(predictor("constant"), CAL.x, CAL.y), tmp_path, overwrite=True)
     change(tmp_path, lambda m: parts(m).update(score={"kind": "MyScore", "fields": {}}), honest=True)
-    with pytest.raises(ArtifactError, match=r"'MyScore' is a kind .* import its module before you load"):
+    with pytest.raises(ArtifactError, match=r"'MyScore' is a kind .* import its module before loading"):
         gb.load(tmp_path)
 
 

@@ -60,9 +60,9 @@ def test_other_grids_and_more_steps_are_refused() -> None:
     x, y = trajectories(np.random.default_rng(1), 30)
     made = gb.calibrate(gb.Rollout(step, STEPS), x, y, score=gb.Simultaneous())
     longer = gb.Rollout(step, STEPS + 1)(x + 1)
-    with pytest.raises(ValueError, match="nodes and steps that were calibrated"):
+    with pytest.raises(ValueError, match="nodes and steps used at calibration"):
         made.band(longer, 0.9)
-    with pytest.raises(ValueError, match=r"like the calibration points, \(n, 12, 1\)"):
+    with pytest.raises(ValueError, match=r"shape of the calibration points, \(n, 12, 1\)"):
         made(np.zeros((2, 13, 1)), 0.9)
     with pytest.raises(ValueError, match="7 nodes along t, not 6"):
         gb.evaluate(made, x + 1, trajectories(np.random.default_rng(1), 30, STEPS + 1)[1])

@@ -379,7 +379,7 @@ def test_each_is_kept_and_read_by_a_new_process_that_imports_it(tmp_path: Path) 
     for name in CASES:
         assert there[name] == here[name], name
     for name, said in elsewhere(folders).items():
-        assert isinstance(said, str) and "import its module before you load" in said, name
+        assert isinstance(said, str) and "import its module before loading" in said, name
         assert "is a kind of object that is not defined here" in said
 
 
@@ -405,7 +405,7 @@ def test_a_method_that_is_not_marked_is_passed_again_or_refused(tmp_path: Path) 
     unmarked = Unmarked(before.predictor, before.gamma, before.prediction, before.y)
     with pytest.raises(TypeError, match=r"Unmarked does not define how it is saved.*@gb\.kept"):
         gb.save(unmarked, tmp_path / "band")
-    with pytest.raises(ValueError, match=r"is kept as 'Steep' already.*@gb\.kept\(name=\.\.\.\)"):
+    with pytest.raises(ValueError, match=r"is already kept as 'Steep'.*@gb\.kept\(name=\.\.\.\)"):
         gb.kept(type("Steep", (), {}))
 
 
@@ -594,7 +594,7 @@ def test_a_score_and_a_predictor_of_ones_own_on_the_command_line(
     assert "pass it or --score, not both" in run(
         "calibrate", "own_models:steep", *asked, "--score", "scaled", "--noise", "1", "--out", "none", code=2
     )
-    assert "settings without a default" in run(
+    assert "settings without defaults" in run(
         "calibrate", "own_models:steep", *asked, "--score", "total", "--out", "none", code=2
     )
 

@@ -200,8 +200,8 @@ def test_the_door_makes_a_band_about_the_truth(tmp_path: Path) -> None:
     calibrated = calibrated_on(2000)
     assert calibrated.about == "truth" and calibrated.laws(0.9, 5) is None
     for words in (
-        "the noise-free truth at a new place lies in the band",
-        "noise is GaussianNoise(sd=0.5) at each, independent of the place",
+        "the noise-free truth at a new point lies in the band",
+        "noise is GaussianNoise(sd=0.5) at each, independent of the point",
         "Nothing is promised about a new measurement",
         "with confidence 0.95 over calibration sets whose points are drawn independently",
     ):
@@ -225,7 +225,7 @@ def test_the_door_makes_a_band_about_the_truth(tmp_path: Path) -> None:
 
 def test_repeats_are_averaged_and_their_law_convolved() -> None:
     calibrated = calibrated_on(1000, readings=4)
-    assert calibrated.n == 1000 and "averaged, 4 each" in calibrated.promise
+    assert calibrated.n == 1000 and "4 readings averaged at each" in calibrated.promise
     x, y, _ = world(1000, 0, 4)
     means = y.reshape(1000, 4).mean(axis=1)
     by_hand = gb.calibrate(
@@ -233,7 +233,7 @@ def test_repeats_are_averaged_and_their_law_convolved() -> None:
     )
     assert calibrated([0.5], 0.9).upper == pytest.approx(by_hand([0.5], 0.9).upper, rel=1e-9)
     assert calibrated([0.5], 0.9).upper < calibrated_on(1000)([0.5], 0.9).upper
-    with pytest.raises(ValueError, match="At some places there are 1 readings, at others 4"):
+    with pytest.raises(ValueError, match="Some points have 1 readings, others 4"):
         gb.calibrate(
             np.zeros_like,
             x[:-3],
@@ -264,7 +264,7 @@ def test_too_few_points_give_an_infinite_band_and_the_number_needed() -> None:
     assert need == 72 and calibrated_on(need).size(0.9) == gb.conformal.Size(72, 72)
     assert np.isfinite(calibrated_on(need)([0.5], 0.9).upper).all()
     with pytest.warns(
-        gb.conformal.InfiniteBandWarning, match="of the truth, needs 72 calibration points, there are 30"
+        gb.conformal.InfiniteBandWarning, match="of the truth, needs 72 calibration points, but there are 30"
     ):
         assert calibrated_on(30)([0.5], 0.9).upper == math.inf
     assert calibrated_on(30).size(0.9) == gb.conformal.Size(30, 72)
@@ -276,17 +276,17 @@ def test_too_few_points_give_an_infinite_band_and_the_number_needed() -> None:
 
 def test_what_it_cannot_promise_is_refused() -> None:
     x, y, _ = world(100, 0)
-    with pytest.raises(ValueError, match=r"needs the law of the noise: noise=gb.conformal.GaussianNoise"):
+    with pytest.raises(ValueError, match=r"needs a noise distribution: noise=gb.conformal.GaussianNoise"):
         gb.calibrate(np.zeros_like, x, y, target="truth")
     with pytest.raises(ValueError, match=r"needs the score \|y - mean\|, score=gb.Absolute\(\)"):
         calibrated_on(100, score=gb.Scaled())
     with pytest.raises(ValueError, match=r"needs the score \|y - mean\|"):
         calibrated_on(100, score=gb.Absolute(units=2.0))
-    with pytest.raises(ValueError, match="give `confidence`, such as"):
+    with pytest.raises(ValueError, match="Pass `confidence`, such as"):
         calibrated_on(100, confidence=None)
-    with pytest.raises(ValueError, match=r"chooses its calibrator; leave out Split\(\)"):
+    with pytest.raises(ValueError, match=r"chooses its own calibrator. Omit Split\(\)"):
         calibrated_on(100, calibrator=gb.Split())
-    with pytest.raises(ValueError, match="`groups` should not be given to a band for the truth"):
+    with pytest.raises(ValueError, match="`groups` should not be passed to a band for the truth"):
         calibrated_on(100, groups=["a"] * 100)
     with pytest.raises(ValueError, match=r"supports one output, \(n, 1\)"):
         gb.calibrate(
@@ -297,10 +297,10 @@ def test_what_it_cannot_promise_is_refused() -> None:
             noise=gb.conformal.BoundedNoise(1.0),
         )
     with pytest.raises(
-        TypeError, match=r"`noise` should be a law, such as gb.conformal.GaussianNoise\(0.05\)"
+        TypeError, match=r"`noise` should be a distribution, such as gb.conformal.GaussianNoise\(0.05\)"
     ):
         calibrated_on(100, noise=0.5)
-    with pytest.raises(ValueError, match="`noise` is for a band about the truth: target='truth'"):
+    with pytest.raises(ValueError, match="`noise` requires a band for the truth, target='truth'"):
         gb.calibrate(np.zeros_like, x, y, noise=gb.conformal.GaussianNoise(0.5))
     with pytest.raises(ValueError, match="`target` should be 'measurement' or 'truth', got 'mean'"):
         gb.calibrate(np.zeros_like, x, y, target="mean")  # type: ignore[arg-type]

@@ -116,7 +116,7 @@ def test_a_band_goes_to_pandas_and_xarray() -> None:
     assert data.coords["x1"].to_numpy().tolist() == [1.0, 3.0, 5.0]
     field = gb.Band(None, np.ones((2, 3, 1)), np.zeros((2, 3, 1)), np.ones((2, 3, 1)), 0.9)
     assert field.to_xarray()["mean"].dims == ("point", "node", "output")
-    with pytest.raises(ValueError, match="whole fields fit `to_xarray"):
+    with pytest.raises(ValueError, match="For whole fields, use `to_xarray"):
         field.to_pandas()
 
 

@@ -239,11 +239,11 @@ def test_errors_teach() -> None:
             gb.calibrate_arrays(y, y, calibrator=calibrator)
         with pytest.raises(ValueError, match="has no exact law"):
             gb.calibrate(zero, x, y, calibrator=calibrator, confidence=0.9)
-        with pytest.raises(ValueError, match="by their places"):
+        with pytest.raises(ValueError, match="by their positions"):
             gb.calibrate(zero, x, y, calibrator=calibrator, groups=np.zeros(9, int))
-    with pytest.raises(ValueError, match="finite weights >= 0, but row 0 is -"):
+    with pytest.raises(ValueError, match="finite, nonnegative weights, but row 0 is -"):
         gb.calibrate(zero, x, y, calibrator=Weighted(lambda x: x[:, 0] - 1))
-    with pytest.raises(ValueError, match=r"one weight per point, \(9,\), got shape \(8,\)"):
+    with pytest.raises(ValueError, match=r"one weight per point, shape \(9,\), got shape \(8,\)"):
         gb.calibrate(zero, x, y, calibrator=Weighted(lambda x: x[1:, 0]))
     with pytest.raises(ValueError, match="either a `bandwidth` or `inputs`"):
         RandomlyLocalized()

@@ -1,6 +1,6 @@
-"""Arrays of numpy or torch: functions return the kind of array that they receive.
+"""NumPy arrays and torch tensors: functions return the kind of array that they receive.
 
-The library computes with operations that numpy and torch spell in the same way, so one formula serves both.
+The library uses operations that have the same name in numpy and torch, so one formula serves both.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Model: TypeAlias = Any
 
 
 _FLOATS = frozenset((np.dtype(np.float64), np.dtype(np.float32)))
-_CONVERT = "Turn text into numbers, and complex numbers into two columns."
+_CONVERT = "Convert text to numbers, and complex numbers to two columns."
 
-DATES = 'Turn dates into numbers of one unit: (t - t[0]) / np.timedelta64(1, "s").'
+DATES = 'Convert dates to numbers in one unit: (t - t[0]) / np.timedelta64(1, "s").'
 """The remedy for dates, whose raw counts would depend on their resolution."""
 
 LARGEST = 2**53
@@ -71,7 +71,7 @@ def limits_of(a: Array) -> Limits:
 
 
 def floats(a: ArrayLike, name: str) -> Array:
-    """`a` as floating-point numbers: tensors stay tensors (detached), all else is converted to numpy.
+    """`a` as floating-point numbers: tensors stay tensors (detached), other objects are converted to numpy.
 
     Data that would lose their meaning as plain numbers are refused: dates, units, names of several columns or
     axes, masked and missing cells, sparse tensors, and integers that float64 cannot represent.
@@ -85,13 +85,13 @@ def floats(a: ArrayLike, name: str) -> Array:
     try:
         a = np.asarray(a)
     except ValueError as error:  # rows of different lengths
-        raise ValueError(f"`{name}` should be a full array, with rows of one length: {error}") from error
+        raise ValueError(f"`{name}` should be a full array with rows of equal length: {error}") from error
     if holds_dates(a):
         raise TypeError(f"`{name}` should hold real numbers, got dates or durations. {DATES}")
     if getattr(given, "unit", None) is not None or getattr(given, "units", None) is not None:
         raise TypeError(
-            f"`{name}` should hold plain numbers, got a {given.__name__} with units. Give its numbers in one "
-            "unit, the same at calibration and afterwards."
+            f"`{name}` should hold plain numbers, got a {given.__name__} with units. Pass its numbers in one "
+            "unit, the same at calibration and prediction."
         )
     if a.dtype.kind not in "fiub":
         raise TypeError(f"`{name}` should hold real numbers, got dtype {a.dtype}. {_CONVERT}")
@@ -103,11 +103,13 @@ def floats(a: ArrayLike, name: str) -> Array:
 
 def _floats_of_tensor(a: Array, name: str) -> Array:
     if a.is_meta:
-        raise TypeError(f"`{name}` should hold numbers, got a tensor on the meta device, which holds none.")
+        raise TypeError(f"`{name}` should hold numbers, got a tensor on the meta device, which has no data.")
     if a.layout != namespace(a).strided or a.is_nested or a.is_quantized:
         raise TypeError(f"`{name}` should be an ordinary dense tensor. Use .to_dense() or .dequantize().")
     if any(getattr(a, "names", ())):  # in older versions of torch
-        raise TypeError(f"`{name}` should go by positions, got a tensor with named axes. Use .rename(None).")
+        raise TypeError(
+            f"`{name}` should have unnamed axes, got a tensor with named axes. Use .rename(None)."
+        )
     if a.is_complex():
         raise TypeError(f"`{name}` should hold real numbers, got {a.dtype}. {_CONVERT}")
     a = a.detach()
@@ -122,8 +124,8 @@ def _refuse_meaning(a: ArrayLike, name: str) -> None:
     refuse_masked(a, name)
     if isinstance(a, Mapping):
         raise TypeError(
-            f"`{name}` should be an array or a frame, got a {type(a).__name__}, whose columns have no order "
-            "here. Use pandas.DataFrame(columns), or one variable of a dataset."
+            f"`{name}` should be an array or a frame, got a {type(a).__name__}, whose columns have no "
+            "defined order. Pass pandas.DataFrame(columns), or one variable of a dataset."
         )
     if hasattr(a, "tocsr"):
         raise TypeError(f"`{name}` should be a dense array, got a sparse matrix. Use .toarray().")
@@ -131,13 +133,13 @@ def _refuse_meaning(a: ArrayLike, name: str) -> None:
         raise TypeError(f"`{name}` should hold real numbers, got dates or durations. {DATES}")
     if len(axis_names(a)) > 1 or len(column_names(a)) > 1:
         raise TypeError(
-            f"`{name}` goes by positions here, and the names of a {type(a).__name__} would be lost. Put its "
-            "columns or axes in the expected order and pass an array: .to_numpy()."
+            f"`{name}` is read by position here, so the names in a {type(a).__name__} would be ignored. Put "
+            "its columns or axes in the expected order and pass an array: .to_numpy()."
         )
 
 
 def column_names(a: ArrayLike) -> tuple[str, ...]:
-    """The names of the columns of a table (pandas, polars, pyarrow or structured numpy); () for others."""
+    """The column names of a table (pandas, polars, pyarrow or structured numpy); () for other inputs."""
     if isinstance(a, np.ndarray):
         return a.dtype.names or ()
     known = getattr(a, "column_names", None)
@@ -147,7 +149,7 @@ def column_names(a: ArrayLike) -> tuple[str, ...]:
 
 
 def axis_names(a: ArrayLike) -> tuple[str, ...]:
-    """The names of the axes of an xarray `DataArray` or of `gb.Fields`; () for others."""
+    """The names of the axes of an xarray `DataArray` or of `gb.Fields`; () for other inputs."""
     named = hasattr(a, "dims") and (hasattr(a, "coords") or hasattr(a, "coordinates"))
     if not named or isinstance(a, Mapping):
         return ()
@@ -156,7 +158,7 @@ def axis_names(a: ArrayLike) -> tuple[str, ...]:
 
 
 def refuse_masked(a: ArrayLike, name: str) -> None:
-    """Refuse an array with masked cells, or a list that holds one."""
+    """Refuse an array with masked cells, or a list that contains such an array."""
     if isinstance(a, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(a)
         hits = mask.reshape(len(mask), -1).any(axis=1) if mask.size and mask.ndim else mask.reshape(-1)
@@ -166,7 +168,7 @@ def refuse_masked(a: ArrayLike, name: str) -> None:
         return
     if hits.any():
         row = int(hits.argmax())
-        raise ValueError(f"`{name}` should be complete, but row {row} is masked. Leave such rows out.")
+        raise ValueError(f"`{name}` should be complete, but row {row} is masked. Omit such rows.")
 
 
 def refuse_large(a: ArrayLike, name: str) -> None:
@@ -177,7 +179,7 @@ def refuse_large(a: ArrayLike, name: str) -> None:
         return
     if int(a.max()) > LARGEST or int(a.min()) < -LARGEST:
         raise ValueError(
-            f"`{name}` holds whole numbers above 2^53, which float64 cannot tell apart. Subtract an offset, "
+            f"`{name}` holds integers above 2^53, which float64 cannot represent. Subtract an offset, "
             "such as the first value."
         )
 
@@ -211,8 +213,8 @@ def refuse_other_shape(a_name: str, a: Array, b_name: str, b: Array) -> None:
     refuse_other_length(a_name, a, b_name, b)
     if a.shape != b.shape:
         raise ValueError(
-            f"`{a_name}` should have as many outputs as `{b_name}`: "
-            f"got shape {tuple(a.shape)} beside {tuple(b.shape)}."
+            f"`{a_name}` should have as many outputs as `{b_name}`, "
+            f"got shapes {tuple(a.shape)} and {tuple(b.shape)}."
         )
 
 
@@ -223,13 +225,13 @@ def rows(a: ArrayLike, name: str) -> Array:
         return a
     if a.ndim == 0:
         raise ValueError(
-            f"`{name}` should have one row per point, got the single number {a}. Put it into a list."
+            f"`{name}` should have one row per point, got the single number {a}. Wrap it in a list."
         )
     return a[:, None]
 
 
-def finite(a: Array, name: str, advice: str = "Repair or leave out that row.") -> Array:
-    """`a` itself, or an error with the first row that is NaN or infinite."""
+def finite(a: Array, name: str, advice: str = "Correct or omit that row.") -> Array:
+    """Return `a`, or raise an error that names its first row with NaN or infinity."""
     if type(a) is np.ndarray and np.logical_and.reduce(np.isfinite(a), axis=None):
         return a
     good = namespace(a).isfinite(a)
@@ -241,7 +243,7 @@ def finite(a: Array, name: str, advice: str = "Repair or leave out that row.") -
 
 
 def at_least(a: Array, smallest: float) -> Array:
-    """`a` with a lower bound, in place where possible; NaN stays NaN."""
+    """`a` with smaller values raised to `smallest`, in place if possible; NaN stays NaN."""
     return np.maximum(a, smallest, out=a) if type(a) is np.ndarray else a.clip(min=smallest)
 
 
@@ -291,7 +293,7 @@ def to_numpy(a: Array) -> np.ndarray:
 
 
 def fingerprint(parts: Iterable[ArrayLike]) -> str:
-    """The SHA-256 of arrays with their dtypes and shapes; objects enter by their `repr`."""
+    """The SHA-256 of arrays with their dtypes and shapes; other objects are hashed by their `repr`."""
     whole = hashlib.sha256()
     for part in parts:
         values = np.ascontiguousarray(to_numpy(part))

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     def computed(method: Callable[[Any], V]) -> V:
         """A property that implements an attribute of an interface, which other classes implement as a field.
 
-        At run time it is `property`. A type checker treats it as an attribute: it accepts no property in
-        place of an attribute, and no field of a dataclass in place of a property.
+        At run time it is `property`. Type checkers treat it as an attribute, since they accept neither a
+        property in place of an attribute nor a dataclass field in place of a property.
         """
         ...
 else:

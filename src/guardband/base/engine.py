@@ -28,14 +28,14 @@ Client: TypeAlias = Any
 """A `distributed.Client`, or None for this process."""
 
 GUARD = (
-    "New processes import the script that starts them, and the modules of what they are sent: write the call "
-    'below `if __name__ == "__main__":`, and keep functions and classes in a module rather than in a lambda '
-    "or a notebook. Or leave `on` out."
+    "New processes import the script that starts them and the modules of the objects that they receive. Put "
+    'the call below `if __name__ == "__main__":`, and define functions and classes in a module rather than '
+    "in a notebook or as a lambda. Or omit `on`."
 )
 """The remedy if processes cannot be started."""
 
 OLD = ("workers", "scheduler", "client")
-"""The names of `on` in 0.2, to be removed in 0.4."""
+"""The names of `on` in version 0.2, to be removed in version 0.4."""
 
 
 class SchedulerGone(RuntimeError):
@@ -58,7 +58,7 @@ def one_thread() -> Iterator[None]:
 
 
 def takes_old_places(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function that takes `on=` also take the arguments of 0.2: `workers=`, `scheduler=`, `client=`."""
+    """Let a function that takes `on=` also take the old arguments `workers=`, `scheduler=`, `client=`."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -72,10 +72,10 @@ def takes_old_places(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def one_place(*places: On) -> On:
-    """The only place that is not None, if any."""
+    """The only place that is not None, or None."""
     given = [place for place in places if place is not None]
     if len(given) > 1:
-        raise ValueError(f"Work is done in one place: `on` should be one value, got {given}.")
+        raise ValueError(f"`on` should select one place where work runs, got {given}.")
     return given[0] if given else None
 
 
@@ -110,15 +110,18 @@ def connect(on: On = None) -> Iterator[Client]:
     if isinstance(on, str):
         with distributed.Client(on, timeout=20) as client:
             if not client.ncores():
-                warnings.warn(f"No worker is at {on} yet: waiting for the first.", stacklevel=3)
+                warnings.warn(
+                    f"No worker has connected to {on} yet. Waiting for the first one.", stacklevel=3
+                )
             yield client
         return
     environment = dict(dask.config.get("distributed.nanny.pre-spawn-environ"))
     environment.pop("MALLOC_TRIM_THRESHOLD_", None)
     settings = {
         "distributed.nanny.pre-spawn-environ": environment | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-        "distributed.scheduler.allowed-failures": 100,  # the task need not be why a worker was killed
-        "distributed.deploy.lost-worker-timeout": "1 day",  # else a worker killed twice in 15 s stays lost
+        # A worker may be killed for reasons unrelated to its task.
+        "distributed.scheduler.allowed-failures": 100,
+        "distributed.deploy.lost-worker-timeout": "1 day",  # else a worker killed twice in 15 s is lost
     }
     with dask.config.set(settings):
         try:
@@ -160,7 +163,9 @@ def each(client: Client, function: Callable[..., R], items: Sequence[object]) ->
                 else:
                     yield future.result()
     except gone as lost:
-        message = "The scheduler is gone. Start one and run the same again; nothing is lost."
+        message = (
+            "The scheduler has stopped. Start a scheduler and run the same call again; no results are lost."
+        )
         raise SchedulerGone(message) from lost
 
 

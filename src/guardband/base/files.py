@@ -13,7 +13,7 @@ from pathlib import Path
 
 from guardband.base.limits import MIB, SPARSE, shown
 
-LINK = "a link leads elsewhere. Remove it."
+LINK = "its path contains a link. Remove the link."
 
 
 class UnsafeFile(OSError):
@@ -22,7 +22,7 @@ class UnsafeFile(OSError):
     >>> read_bytes("/dev/null", at_most=10)
     Traceback (most recent call last):
         ...
-    guardband.base.files.UnsafeFile: /dev/null is no regular file.
+    guardband.base.files.UnsafeFile: /dev/null is not a regular file.
     """
 
     def __init__(self, text: str) -> None:
@@ -69,23 +69,23 @@ def opened(
     try:
         descriptor = _open(Path(path), flags | getattr(os, "O_BINARY", 0), inside)
     except ValueError as error:  # null bytes, and characters that are invalid in names
-        raise UnsafeFile(f"{shown(os.fspath(path))} is no name of a file.") from error
+        raise UnsafeFile(f"{shown(os.fspath(path))} is not a valid file name.") from error
     except OSError as error:
         if inside is not None and error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
-            raise UnsafeFile(f"{os.fspath(path)} is no regular file of its folder: {LINK}") from error
+            raise UnsafeFile(f"{os.fspath(path)} is not a regular file in its folder: {LINK}") from error
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
-            raise UnsafeFile(f"{os.fspath(path)} is no regular file.") from error
+            raise UnsafeFile(f"{os.fspath(path)} is not a regular file.") from error
         error.filename = os.fspath(path)
         raise
     try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
-            raise UnsafeFile(f"{os.fspath(path)} is no regular file.")
+            raise UnsafeFile(f"{os.fspath(path)} is not a regular file.")
         if about.st_size > at_most:
             raise UnsafeFile(f"{os.fspath(path)} has {about.st_size} bytes; at most {at_most} are read.")
         occupied = 512 * getattr(about, "st_blocks", about.st_size)
         if about.st_size > MIB and about.st_size > SPARSE * occupied:
-            raise UnsafeFile(f"{os.fspath(path)} has {about.st_size} bytes, and nearly all are holes.")
+            raise UnsafeFile(f"{os.fspath(path)} has {about.st_size} bytes, nearly all of which are holes.")
         yield descriptor, about.st_size
     finally:
         os.close(descriptor)
@@ -114,7 +114,7 @@ def refuse_links(path: Path, inside: str | os.PathLike[str]) -> None:
         if folder == Path(inside):
             return
         if folder.is_symlink():
-            raise UnsafeFile(f"{folder} is no folder of {os.fspath(inside)}: {LINK}")
+            raise UnsafeFile(f"{folder} is not a folder inside {os.fspath(inside)}: {LINK}")
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
@@ -157,7 +157,7 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def _permissions(path: Path) -> int:
-    """The permissions of a file from an ordinary `open`; those of mkstemp are for the owner only."""
+    """The permissions that an ordinary `open` gives a file; mkstemp grants access to the owner alone."""
     if path.exists():
         return path.stat().st_mode & 0o777
     mask = os.umask(0)

@@ -31,9 +31,9 @@ FromParts: TypeAlias = Callable[[dict[str, Any]], object]
 class Kind:
     """A class that can be saved: its name in files, and functions from an object to its parts and back.
 
-    `parts` may return None for an object that cannot be saved and has to be passed again at load. An
+    `parts` may return None for an object that cannot be saved and must be passed again when loading. An
     `optional` part that cannot be saved need not be passed again; it is then None. A `told` part is recorded
-    as text, so that a different one is refused at load.
+    as text, so that a different one is refused when loading.
     """
 
     name: str
@@ -114,16 +114,16 @@ def kept(
     cls
         The class, if the decorator is used without arguments.
     name
-        Unique name of the class in files; by default its own name.
+        Unique name of the class in files; by default the name of the class.
     parts
-        A function that returns the parts of an object to save, by name; by default its attributes.
+        A function that returns the parts of an object to save, by name. By default, its attributes are saved.
     made
-        A function that creates an object from its parts; by default it sets the attributes.
+        A function that creates an object from its parts. By default, the attributes are set.
     optional
-        Names of parts that need not be passed again at load if they cannot be saved; they are then None.
+        Names of parts that need not be passed again when loading if they cannot be saved; they are then None.
     told
-        Names of parts that are passed again at load and must have the same numbers as the saved ones. They
-        are dataclasses.
+        Names of parts that are passed again when loading and must hold the same numbers as the saved ones.
+        These parts are dataclasses.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def kept(
     Notes
     -----
     Attributes may be numbers, strings, arrays, tensors, lists, dicts and objects of other marked classes.
-    Other objects, such as a network or function of your own, are passed again at load:
+    Other objects, such as your own network or function, are passed again when loading:
     `gb.load(folder, model=net)`.
 
     Examples
@@ -160,8 +160,8 @@ def kept(
         known = _KINDS.get(kind.name)
         if known is not None and _place(known.cls) != _place(cls):
             raise ValueError(
-                f"A class {_place(known.cls)} is kept as {kind.name!r} already. Give {_place(cls)} another "
-                "name: @gb.kept(name=...)."
+                f"The class {_place(known.cls)} is already kept as {kind.name!r}. Give {_place(cls)} a "
+                "different name: @gb.kept(name=...)."
             )
         _KINDS[kind.name] = kind
         return cls
@@ -180,9 +180,9 @@ def kind_named(name: str) -> Kind:
         home = next((home for home, names in _HOMES.items() if name in names.split()), None)
         if home is None:
             raise LookupError(
-                f"{name!r} is a kind of object that is not defined here. If it is of your own or of another "
-                "package, import its module before you load, or pass --import FILE_OR_MODULE on the command "
-                "line."
+                f"{name!r} is a kind of object that is not defined here. If it comes from your own code or "
+                "another package, import its module before loading, or pass --import FILE_OR_MODULE on the "
+                "command line."
             )
         extras.load(home, "pinn")
     return _KINDS[name]
@@ -208,7 +208,9 @@ def _of_attributes(cls: type) -> FromParts:
         value = object.__new__(cls)
         for part, item in parts.items():
             if part.startswith("__"):
-                raise ValueError(f"An attribute should have an ordinary name, got {part!r}.")
+                raise ValueError(
+                    f"The name of an attribute should not start with two underscores, got {part!r}."
+                )
             object.__setattr__(value, part, item)
         return value
 

@@ -31,8 +31,8 @@ _LOCK = threading.RLock()
 def _in_turn() -> Iterator[None]:
     """Let one thread import at a time: two threads that import a package in opposite order can deadlock.
 
-    Python then continues with a partially initialized module. The lock times out, since other locks may be
-    held.
+    Python resolves such a deadlock by continuing with a partially initialized module. The lock times out,
+    since the thread that holds it may itself wait for another lock.
     """
     acquired = _LOCK.acquire(timeout=60)
     try:
@@ -45,8 +45,8 @@ def _in_turn() -> Iterator[None]:
 def attach(package: str) -> tuple[Getter, Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` (PEP 562) of a package with a stub.
 
-    `__all__` has no modules, so a star import loads no wing. Names that moved since 0.2 are found as by
-    `moved`.
+    `__all__` lists no modules, so a star import does not load other parts of the library. Names that moved
+    since version 0.2 are resolved as in `moved`.
 
     >>> get, listed, public = attach("guardband")
     >>> get("calibrate").__module__, "evaluate" in public
@@ -70,7 +70,7 @@ def attach(package: str) -> tuple[Getter, Callable[[], list[str]], list[str]]:
 
 
 def is_made_by(value: object, module: str, name: str) -> bool:
-    """Whether a value is of a class in a module; a module that is not imported has no instances.
+    """Whether the class of a value is defined in a module; a module that is not loaded has no instances.
 
     >>> is_made_by([], "guardband.fields.stored", "StoredFields")
     False
@@ -95,7 +95,7 @@ def moved(package: str) -> Getter:
 
 
 class _OldModules(MetaPathFinder, Loader):
-    """Imports a module of `OLD_MODULES` under its old name too, with a `DeprecationWarning`."""
+    """Imports a module of `OLD_MODULES` under its old name, with a `DeprecationWarning`."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         return ModuleSpec(fullname, self) if fullname in OLD_MODULES else None

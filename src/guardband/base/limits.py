@@ -1,6 +1,6 @@
 """Limits for files from untrusted sources.
 
-A load needs at most `FACTOR` times the bytes on disk of memory, plus `ROOM`.
+Loading a file takes at most `FACTOR` times its size in memory, plus `ROOM`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ Json: TypeAlias = Any
 MIB = 2**20
 
 FACTOR, ROOM = 4, 200 * MIB
-"""Memory for reading, in addition to that of the library: bytes on disk times the first, plus the second."""
+"""Memory for reading, in addition to that of the library: `FACTOR` times the bytes on disk, plus `ROOM`."""
 
 MANIFEST, ENTRIES = 32 * MIB, 1_000_000
-"""Bytes and values of a manifest or of a study's description; each value takes more memory than disk."""
+"""Bytes and values of a manifest or of a study's description; a value takes more space in memory than on
+disk."""
 
 ARRAYS = 2**34
 """Bytes of the arrays of a calibration."""
@@ -31,7 +32,7 @@ SPARSE = 16
 """Maximum ratio of the size of a file to its size on a compressing disk; beyond it, the file has holes."""
 
 TABLE, CELLS, WIDEST, NAME = 2**31, 10**8, 10**4, 200
-"""Bytes of a data file, its cells, its columns, and characters of the name of a column."""
+"""Bytes, cells and columns of a data file, and characters of a column name."""
 
 SWELL, SMALL = 32, 64 * MIB
 """The columns of a data file take at most this multiple of its bytes, plus this much for small files."""
@@ -52,7 +53,8 @@ PACKED = 1024
 """A chunk is unpacked to at most this multiple of the bytes of its file, plus `SMALL`."""
 
 SPARE, AT_ONCE = 32 * MIB, 10
-"""Bytes beyond the array in chunks that are unpacked at once, and the number of these (zarr's default)."""
+"""Bytes beyond the array in chunks that are unpacked at once, and the number of such chunks (zarr's
+default)."""
 
 OBJECT = 100
 """Bytes that an index takes for each string or date, in addition to those of the array."""
@@ -65,16 +67,16 @@ ATTRIBUTE = 1000
 """Characters of such an attribute; the time that xarray takes is quadratic in the length."""
 
 COUNTS = 2**25
-"""Points covered in all draws of a result, whose law is computed when a page is generated."""
+"""Test points in all draws of a result; the law of their covered number is computed for each page."""
 
 WORDS = 4 * MIB
-"""Characters of the strings of a calibration, each with the width of the longest, as they are stored."""
+"""Characters of the strings of a calibration, which are stored with the width of the longest one."""
 
 DIGITS = 60
-"""Digits, and decimal exponent, of a level or a stored fraction; more make no difference and take long."""
+"""Digits and decimal exponent of a level or a stored fraction; larger ones are slow and never needed."""
 
 SHOWN, LONGEST = 80, 2000
-"""Characters of a name or a value that an error shows, and of the whole error."""
+"""Characters of a name or a value in an error message, and of the whole message."""
 
 
 INVISIBLE = re.compile(
@@ -100,7 +102,7 @@ def parsed(data: bytes) -> Json:
 
 
 def check_decoded(attributes: Mapping[str, object]) -> None:
-    """Refuse attributes that xarray would take long to decode.
+    """Refuse attributes that xarray would take a long time to decode.
 
     >>> check_decoded({"units": "days since 2000-01-01" + "," * 10**6})
     Traceback (most recent call last):
@@ -129,8 +131,8 @@ def shown(value: object, most: int = SHOWN) -> str:
     """
     try:
         text = printable(repr(value))
-    except ValueError:  # Python converts integers of at most some thousand digits
-        return "a number of too many digits"
+    except ValueError:  # Python converts integers of at most a few thousand digits
+        return "a number with too many digits"
     return text if len(text) <= most else f"{text[:most]}..."
 
 

@@ -88,7 +88,7 @@ def _engine(head: bytes) -> str:
     if head.startswith(CLASSIC):
         return "scipy"
     raise ValueError(
-        "This is neither a Zarr store nor a NetCDF file. Open it with xarray, and give the dataset."
+        "This is neither a Zarr store nor a NetCDF file. Open it with xarray, and pass the dataset."
     )
 
 
@@ -121,19 +121,19 @@ def inspected(path: Path, *, limited: bool = True) -> dict[str, Json]:
 
 
 def own_variables(file: Hdf5) -> Iterator[tuple[str, Hdf5]]:
-    """The variables of an HDF5 file by name; a `ValueError` if one is a link or its data are elsewhere."""
+    """The variables of an HDF5 file by name; a `ValueError` if one is a link or is stored in another file."""
     h5py = extras.load("h5py", "scale")
     links: dict[str, object] = {}
     file.visititems_links(lambda name, link: links.__setitem__(name, link) if len(links) < WIDEST else 1)
     if len(links) >= WIDEST:
-        raise ValueError(f"There should be fewer than {WIDEST} variables and groups.")
+        raise ValueError(f"The file should have fewer than {WIDEST} variables and groups.")
     for name, link in links.items():
         if not isinstance(link, h5py.HardLink):
-            raise ValueError(f"`{called(name)}` should be in the file itself, but is a link. Copy it there.")
+            raise ValueError(f"`{called(name)}` should be in the file itself, but is a link. Copy the data.")
         if isinstance(variable := file[name], h5py.Dataset):
             if variable.external or variable.is_virtual:
                 raise ValueError(
-                    f"`{called(name)}` should be in the file itself, but is in another. Copy it there."
+                    f"`{called(name)}` should be in the file itself, but is in another file. Copy it."
                 )
             yield name, variable
 

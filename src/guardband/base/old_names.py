@@ -1,4 +1,4 @@
-"""The names of 0.2 and their new places, read by `guardband.base.lazy`."""
+"""The names of version 0.2 and their new modules, read by `guardband.base.lazy`."""
 
 OLD_NAMES = {
     "guardband": {
@@ -96,8 +96,8 @@ OLD_NAMES = {
         "check_problem": "guardband.pinn.testing.check_problem",
     },
 }
-"""Names by their former package. Those of conformal, values and predictors stay until 1.0; all others are
-removed in 0.4."""
+"""Names by their former package. Those of conformal, values and predictors stay until version 1.0; all
+others will be removed in version 0.4."""
 
 SAID = {
     "guardband.calibration.deprecated.calibrate_stored": "guardband.calibrate(model, fields, scores=...)",
@@ -115,4 +115,4 @@ OLD_MODULES = {
     "guardband.report": "guardband.reports",
     "guardband.studies": "guardband.lab.studies",
 }
-"""Modules that can still be imported under their old names, until 0.4."""
+"""Modules that can still be imported under their old names, until version 0.4."""

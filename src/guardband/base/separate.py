@@ -24,7 +24,7 @@ def run(module: str, function: str, path: Path) -> bytes:
 
     Raise a `ChildProcessError` if it crashes or takes too long.
     """
-    # Modules are imported from the same places as here, and never from the current folder.
+    # Modules are imported from the same paths as in this process, and never from the current folder.
     paths = [os.fspath(folder) for folder in sys.path if folder]
     code = f"import sys; sys.path[:] = {paths!r}; from {module} import {function}; {function}()"
     try:
@@ -36,12 +36,14 @@ def run(module: str, function: str, path: Path) -> bytes:
             check=False,
         )
     except OSError as error:
-        raise ImportError(f"Reading a {path.suffix} needs to start Python, which failed: {error}.") from error
+        raise ImportError(f"Reading a {path.suffix} file requires a new Python process: {error}.") from error
     if done.returncode == -getattr(signal, "SIGXCPU", 0) != 0:
-        raise ChildProcessError("Reading this takes longer than any file of its size should. Make it again.")
+        raise ChildProcessError(
+            "Reading this file takes longer than any file of its size should. Write it again."
+        )
     if done.returncode:
         raise ChildProcessError(
-            f"The library that reads this ended with status {done.returncode}. Make it again."
+            f"The library that reads this file exited with status {done.returncode}. Write the file again."
         )
     return done.stdout
 

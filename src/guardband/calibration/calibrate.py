@@ -90,7 +90,7 @@ def calibrate(
         (N, points, m), or a `gb.Fields` or xarray `DataArray`, whose axes have names.
     score
         How errors are measured. The default is `Scaled()`, or `CQR()` for a predictor of quantiles. With a
-        score of whole fields, such as `Simultaneous()`, the guarantee is about the whole field.
+        score of whole fields, such as `Simultaneous()`, the guarantee applies to the whole field.
     calibrator
         How the threshold is computed from the scores, by default `Split()`.
     groups
@@ -100,23 +100,23 @@ def calibrate(
         beforehand. By default the coverage is guaranteed on average over calibration sets.
     outputs
         Names or indices of the outputs that `y_cal` contains, if not all outputs of the model were measured.
-        The band is then about these outputs only.
+        The band then covers only these outputs.
     target
-        "measurement" for a band that covers new measurements, noise included, or "truth" for a band that
+        "measurement" for a band that covers new measurements with their noise, or "truth" for a band that
         covers the noise-free truth. The truth requires `noise` and `confidence`.
     noise
         The distribution of the measurement noise, such as `gb.conformal.GaussianNoise(0.05)`, for
         `target="truth"`. `gb.conformal.Truth` states the assumptions.
     names
         Names for the columns of an array `x_cal`, shown in tables and reports.
-        `pinn.problems.Names(axes, outputs)` names the outputs too.
+        `pinn.problems.Names(axes, outputs)` also names the outputs.
     scores
         Path of the Zarr store to which the score of each stored field is written.
     chunk
         Number of stored fields held in memory at a time.
     batch
-        Number of stored fields passed to the model at once. By default a short measurement chooses it. It is
-        saved with the scores, so that a resumed run gives the same results.
+        Number of stored fields passed to the model at once. By default the fastest of several numbers is
+        chosen. It is saved with the scores, so that a resumed run gives the same results.
     on
         Where stored fields are evaluated; see `FieldBand.to_zarr`.
     progress
@@ -130,19 +130,19 @@ def calibrate(
     Notes
     -----
     The guarantee holds if the calibration points and the new points are exchangeable: sampled in the same
-    way, from the same places, with the same noise. It is void if the model, the score or the level was
+    way, in the same region and with the same noise. It is void if the model, the score or the level was
     chosen by looking at the calibration points.
 
-    Some settings belong to other objects. The level, 1 - alpha for a miss rate alpha, is an argument of the
+    Some settings belong to other objects. The level (1 - alpha for a miss rate alpha) is an argument of the
     result. Training data belong to the predictor: `gb.predictors.MeanOnly(model, training_data=...)`.
     `joint` and `units` belong to the score: `gb.Scaled(joint=False)`, `gb.Absolute(units=...)`.
 
-    With `gb.StoredFields` the result is the same as for fields in memory, with exact ranks at all levels,
-    and the default score is `gb.Simultaneous()`. The result contains the scores but no field, so `gb.check`
-    cannot compare places. `scores` is required; an interrupted run resumes when called again with the same
-    path. A store with scores of another model is refused. Scores of other fields are detected by comparing
-    sixteen fields, so use a new path if the data change. Only the first few fields are compared with the
-    training fields of the predictor: make sure that the others are not training fields.
+    With `gb.StoredFields` the result is the same as for fields in memory, with exact ranks at all levels, and
+    the default score is `gb.Simultaneous()`. The result contains the scores but no field, so `gb.check`
+    cannot compare locations. `scores` is required; an interrupted run resumes when called again with the same
+    path. A store with scores of a different model is refused. Scores of different fields are detected by
+    comparing sixteen of them, so use a new path if the data change. Only the first few fields are compared
+    with the training fields of the predictor, so make sure that the others are not training fields.
 
     Examples
     --------
@@ -168,13 +168,13 @@ def calibrate(
         return calibrate_fields(in_memory, x_cal, scores, chunk=chunk, batch=batch, on=on, progress=progress)
     refuse_options({"scores": scores, "chunk": chunk, "batch": batch, "on": on}, FOR_ARRAYS)
     if y_cal is None:
-        raise TypeError("`y_cal` is missing: give the targets that were measured at `x_cal`.")
+        raise TypeError("`y_cal` is missing. Pass the targets that were measured at `x_cal`.")
     if target == "truth":
         score, calibrator = truth_calibration(noise, score, calibrator)
     elif noise is not None:
         raise ValueError(
-            "`noise` is for a band about the truth: target='truth'. For a band about measurements whose "
-            "scale describes only the model, use score=gb.conformal.Total(noise=...)."
+            "`noise` requires a band for the truth, target='truth'. For a band for measurements whose scale "
+            "describes only the model, use score=gb.conformal.Total(noise=...)."
         )
     refuse_unpaired(x_cal=x_cal, y_cal=y_cal, groups=groups)
     columns = Columns.of(x_cal) if is_frame(x_cal) else None
@@ -263,11 +263,11 @@ def _refuse_labels(model: Model) -> None:
     """Refuse classifiers and clusterers, whose labels are not numbers."""
     kind = getattr(model, "_estimator_type", None)
     if hasattr(model, "cluster_centers_") or hasattr(model, "labels_") or kind == "clusterer":
-        raise TypeError(f"{type(model).__name__} predicts cluster labels; a band is for numbers.")
+        raise TypeError(f"{type(model).__name__} predicts cluster labels, but a band requires numbers.")
     if hasattr(model, "classes_") or kind == "classifier":
         raise TypeError(
-            f"{type(model).__name__} is a classifier; a band is for numbers. Wrap what you want to bound, "
-            "such as a probability, in a function: lambda x: model.predict_proba(x)[:, 1]."
+            f"{type(model).__name__} is a classifier, but a band requires numbers. Wrap the quantity of "
+            "interest, such as a probability, in a function: lambda x: model.predict_proba(x)[:, 1]."
         )
 
 
@@ -282,7 +282,7 @@ def _returns_prediction(model: Model, x: Array | Frame) -> TypeGuard[Callable[[A
 
 
 def _refuse_randomness(predictor: Predictor, x: Array | Frame, prediction: Prediction) -> None:
-    """Refuse a predictor that is random or depends on the batch: its band would not match its scores."""
+    """Refuse a predictor that is random or depends on the batch; its band would not match its scores."""
     some = slice(min(REPEATED, max(1, len(x) // 2)))
     few = take(x, some) if is_frame(x) else x[some]
     first, second = predict(predictor, few), predict(predictor, few)
@@ -297,15 +297,15 @@ def _refuse_randomness(predictor: Predictor, x: Array | Frame, prediction: Predi
         if (abs(a - b) > ROUNDING[wide] * spread).any() and not np.array_equal(a, b):
             raise ValueError(
                 f"{name_of(predictor)} gave two answers at the same points: its {name} differs by up to "
-                f"{abs(a - b).max():.3g}. A predictor should be a fixed function: switch dropout off, or "
-                "draw once and keep the draws, as pinn.predictors.Dropout does."
+                f"{abs(a - b).max():.3g}. A predictor should be a fixed function. Switch dropout off, or "
+                "draw once and reuse the draws, as pinn.predictors.Dropout does."
             )
         in_batch = whole[some]
         if (abs(a - in_batch) > BATCH_SPREAD * spread + BATCH_VALUE * abs(in_batch)).any():
             raise ValueError(
                 f"The prediction of {name_of(predictor)} at a point depends on the other points: its {name} "
                 f"differs by up to {abs(a - in_batch).max():.3g} if fewer points are passed. A predictor "
-                "should treat each row independently and keep the order: no batch statistics, no sorting."
+                "should treat each row independently and keep the order, without batch statistics or sorting."
             )
 
 
@@ -316,8 +316,8 @@ def _refuse_missing_outputs(predictor: Predictor, prediction: Prediction, y: Arr
         known = predictor.field_names
         some = tuple(range(given[1])) if known is None else known.outputs[: given[1]]
         raise ValueError(
-            f"`y_cal` should have the shape of the predictions, got {given} beside {had}. If not all "
-            f"outputs were measured, say which: gb.calibrate(..., outputs={some!r})."
+            f"`y_cal` should have the shape of the predictions, got {given} and {had}. If only some "
+            f"outputs were measured, name them: gb.calibrate(..., outputs={some!r})."
         )
 
 
@@ -341,12 +341,12 @@ def _refuse_other_columns(
         words = None if measured is None else measured.words
         if words and data.outputs and {*words} == {*data.outputs} and words != tuple(data.outputs):
             raise ValueError(
-                f"The {what} rows have the outputs {', '.join(data.outputs)}, and `y_cal` has "
-                f"{', '.join(map(str, words))}: give both in one order."
+                f"The {what} rows have the outputs {', '.join(data.outputs)}, but `y_cal` has "
+                f"{', '.join(map(str, words))}. Pass both in the same order."
             )
         if columns is not None and data.names not in (None, columns.numeric):
             theirs, ours = (", ".join(map(str, names)) for names in (data.names or (), columns.numeric))
             raise ValueError(
-                f"The {what} rows have the columns {theirs}, those of `x_cal` that hold numbers are {ours}: "
-                "give both the same, in one order."
+                f"The {what} rows have the columns {theirs}, but the numeric columns of `x_cal` are {ours}. "
+                "Pass the same columns in the same order."
             )

@@ -21,7 +21,7 @@ from guardband.metrics import interval_score, sharpness
 from guardband.values import Band, Observations
 
 FOLDS = 5
-"""Folds of the rows for choosing; each is scored with bands calibrated on the others."""
+"""Number of folds of the rows for choosing; each fold is scored with bands calibrated on the others."""
 
 Candidate: TypeAlias = tuple[Model, Score | None, Calibrator | None]
 
@@ -80,12 +80,12 @@ def choose(
     Parameters
     ----------
     candidates
-        Candidates by name. Each is a model, or a tuple (model, score, calibrator) in which None stands for
-        the default.
+        Candidates by name. Each is a model, or a tuple (model, score, calibrator) in which None selects the
+        default.
     calibrate
         Rows for calibration: `Observations` or a pair (x, y), such as the parts from `gb.partition`.
     choose
-        Separate rows for the comparison. Without them the candidates are compared on the calibration rows.
+        Separate rows for the comparison. By default the candidates are compared on the calibration rows.
     level
         The coverage at which candidates are compared.
     confidence
@@ -103,8 +103,9 @@ def choose(
     The best candidate is then calibrated on the calibration rows and keeps its full guarantee.
 
     Without `choose`, all K candidates are calibrated on the same rows, each at the level 1 - (1 - level)/K,
-    or with the confidence 1 - (1 - confidence)/K, and the narrowest at `level` is chosen. By the union bound
-    the guarantee holds for any choice, but the band is wider than one chosen on separate rows.
+    or with the confidence 1 - (1 - confidence)/K, and the one with the narrowest band at `level` is chosen.
+    By the union bound the guarantee holds for any choice, but the band is wider than one chosen on separate
+    rows.
 
     Examples
     --------
@@ -156,7 +157,7 @@ def _calibrated(one: Candidate, x: ArrayLike, y: ArrayLike, confidence: Level | 
 
 
 def _cross_validated(one: Candidate, x: ArrayLike, y: ArrayLike, level: Level) -> float:
-    """The mean interval score of all rows, each with a band that was not calibrated on it."""
+    """The mean interval score over all rows, each scored with a band that was not calibrated on it."""
     if len(x) < FOLDS:
         raise ValueError(f"`choose` should hold at least {FOLDS} rows, got {len(x)}.")
     fold = np.random.default_rng(0).permutation(len(x)) % FOLDS
@@ -188,7 +189,9 @@ def _box(calibrated: Calibrated, x: ArrayLike, level: Level) -> Band:
         warnings.simplefilter("ignore", InfiniteBandWarning)
         band = calibrated(x, level)
     if not isinstance(band, Band):
-        raise TypeError(f"Candidates are compared by the width of bands; {calibrated.name} gives {band!r}.")
+        raise TypeError(
+            f"Candidates are compared by the width of bands, but {calibrated.name} returns {band!r}."
+        )
     return band
 
 
@@ -198,6 +201,6 @@ def _refuse_few(calibrated: Calibrated, level: Level, what: str, n: int, factor:
     if size is not None and size.have < size.need:
         need = math.ceil(size.need * factor)
         raise ValueError(
-            f"{what} needs {need} rows at level {float(exact(level)):g}, there are {n}. "
-            "Give more rows, ask for a lower level, or compare fewer candidates."
+            f"{what} needs {need} rows at level {float(exact(level)):g}, but there are {n}. "
+            "Pass more rows, request a lower level, or compare fewer candidates."
         )

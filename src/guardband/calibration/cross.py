@@ -45,28 +45,28 @@ def calibrate_cross(
 ) -> CrossValidated:
     """Calibrate by cross-validation (jackknife+ or CV+), with all readings used for training and calibration.
 
-    Use it for small data sets, of about twenty to a hundred points.
+    Use this function for small data sets of about twenty to a hundred points.
 
     Parameters
     ----------
     fit
-        A function that trains a model on `Observations` and returns it: a model of one output, of any kind
-        that `gb.calibrate` takes. It is called once per fold, with the readings of all other folds in random
-        order.
+        A function that trains a model on `Observations` and returns it. The model has one output and any type
+        that `gb.calibrate` accepts. The function is called once per fold, with the readings of all other
+        folds in random order.
     data
         All readings: `Observations` or a pair (x, y), with one output.
     folds
         Number of folds (CV+). By default every reading, or group, is a fold (jackknife+).
     groups
         One label per row. A group is left out as a whole and counts as one unit, regardless of its size; the
-        guarantee is about a reading of a new group.
+        guarantee applies to a reading of a new group.
     seed
         Seed of the random assignment of rows to folds.
     out
-        Folder in which each model is saved when it is trained. An interrupted run resumes when called again
-        with the same arguments. A folder with models of other readings, folds or seeds is refused.
+        Folder in which each model is saved after training. An interrupted run resumes when called again with
+        the same arguments. A folder with models from different readings, folds or seeds is refused.
     on
-        Where models are trained, as in `FieldBand.to_zarr`: by default in this process, with `on=4` on four
+        Where models are trained, as in `FieldBand.to_zarr`. The default is this process; `on=4` starts four
         Dask workers.
     names
         Names for the columns of an array x, shown in tables and reports.
@@ -78,11 +78,11 @@ def calibrate_cross(
 
     Notes
     -----
-    The guaranteed coverage is lower than the level, while the actual coverage is usually close to the level:
+    The guaranteed coverage is lower than the level, while the actual coverage is usually close to the level.
     `promise` states both. Hyperparameters must be fixed without the readings, or chosen inside `fit` from the
     readings that it receives; the guarantee is void for hyperparameters that were tuned on all readings.
 
-    If a model is trained on an equation alone, use `gb.calibrate` on all readings instead: its bands are
+    If a model is trained only on an equation, use `gb.calibrate` on all readings instead. Its bands are
     narrower, and it guarantees the level itself. If a few readings should correct a trained network, see
     `pinn.Tangent`.
 
@@ -106,7 +106,7 @@ def calibrate_cross(
         raise TypeError(f"`fit` should be a function of observations, got {type(fit).__name__}.")
     if tuple(data.y.shape[1:]) != (1,):
         raise ValueError(
-            f"Cross-calibration takes one output, y of shape (n, 1), got {tuple(data.y.shape)}. Calibrate "
+            f"Cross-calibration supports one output, y of shape (n, 1), got {tuple(data.y.shape)}. Calibrate "
             "each output separately."
         )
     group = None if groups is None else group_labels(groups, len(data))
@@ -155,7 +155,7 @@ class Fold:
             refuse_leaks({"training": model.training_data}, *left_out)
         except ValueError as error:
             raise ValueError(
-                f"`fit` should train on the observations that it is given, and on no others: {error}"
+                f"`fit` should train only on the observations that it receives: {error}"
             ) from error
 
 
@@ -164,12 +164,12 @@ def trained(fit: Callable[[Observations], Model], fold: Fold) -> tuple[int, Pred
     with one_thread():
         model = fit(fold.others)
     if model is None:
-        raise TypeError("`fit` should return the model that it has trained, got None.")
+        raise TypeError("`fit` should return the trained model, got None.")
     return fold.k, as_predictor(model, fold.data.x)
 
 
 def assign_folds(n: int, folds: int | None, groups: np.ndarray | None, seed: int) -> np.ndarray:
-    """The fold of each row, shape (n,): random, with equally many units per fold up to one."""
+    """The random fold of each row, shape (n,); the numbers of units per fold differ by at most one."""
     unit = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     units = int(unit.max(initial=-1)) + 1
     what = "readings" if groups is None else "groups"
@@ -178,8 +178,8 @@ def assign_folds(n: int, folds: int | None, groups: np.ndarray | None, seed: int
     count = units if folds is None else folds
     if isinstance(count, bool) or not isinstance(count, Integral) or not 2 <= count <= units:
         raise ValueError(
-            f"`folds` should be a whole number from 2 to the {units} {what}, or None to leave out one at a "
-            f"time, got {folds!r}."
+            f"`folds` should be an integer from 2 to the number of {what}, {units}, or None to leave out "
+            f"one at a time, got {folds!r}."
         )
     return np.random.default_rng(seed).permutation(np.arange(units) % int(count))[unit]
 
@@ -187,21 +187,21 @@ def assign_folds(n: int, folds: int | None, groups: np.ndarray | None, seed: int
 def _saved(
     out: Path | None, data: Observations, fold: np.ndarray, seed: int
 ) -> Iterator[tuple[int, Predictor]]:
-    """The models saved in a folder, which is marked with the identity of the run; other runs are refused."""
+    """The models saved in a folder, which is marked with the identity of the run; other runs' are refused."""
     if out is None:
         return
     wanted = {"readings": fingerprint([data.x, data.y]), "folds": fingerprint([fold]), "seed": seed}
     path = out / IDENTITY
     if not path.exists():
         if out.exists() and any(out.iterdir()):
-            raise FileExistsError(f"{out} holds something else. Give `out` an empty folder.")
+            raise FileExistsError(f"{out} contains other files. Pass an empty folder as `out`.")
         write_text(path, json.dumps(wanted) + "\n")
     found = json.loads(read_bytes(path, at_most=MIB))
     if found != wanted:
         other = ", ".join(name for name in wanted if found.get(name) != wanted[name])
         raise ValueError(
-            f"{out} holds models of another run: its {other} differ. Call it as before, or give "
-            "`out` another folder."
+            f"{out} contains models of a different run, which differs in {other}. Repeat the "
+            "original call, or pass a different folder as `out`."
         )
     for k in range(fold.max() + 1):
         if (out / _name(k) / MANIFEST).exists():
@@ -214,7 +214,7 @@ def _save(model: Predictor, out: Path, k: int) -> Predictor:
         save(model, out / _name(k), overwrite=True)
     except TypeError as error:
         raise TypeError(
-            f"With `out` each model is saved, and this one cannot be: {error} Or omit `out`."
+            f"With `out` each model is saved, but this one cannot be saved: {error} Or omit `out`."
         ) from error
     return model
 

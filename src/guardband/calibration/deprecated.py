@@ -1,4 +1,4 @@
-"""Deprecated functions of 0.2, to be removed in 0.4."""
+"""Deprecated functions of version 0.2, to be removed in version 0.4."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from guardband.fields import StoredFields
 def calibrate_stored(
     model: Model, fields: StoredFields, scores: str | os.PathLike[str], **options: Any
 ) -> ScoreCalibrated:
-    """Call `gb.calibrate(model, fields, scores=...)`; this was its name in 0.2."""
+    """Call `gb.calibrate(model, fields, scores=...)`; this was its name in version 0.2."""
     return calibrate(model, fields, scores=scores, **options)
 
 
@@ -25,5 +25,5 @@ def calibrate_stored(
 def evaluate_stored(
     calibrated: Calibrated, fields: StoredFields, scores: str | os.PathLike[str], **options: Any
 ) -> Evaluation:
-    """Call `gb.evaluate(calibrated, fields, scores=...)`; this was its name in 0.2."""
+    """Call `gb.evaluate(calibrated, fields, scores=...)`; this was its name in version 0.2."""
     return evaluate(calibrated, fields, scores=scores, **options)

@@ -24,7 +24,7 @@ NAMES = ("train", "choose", "calibrate", "test")
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The result of `partition`, which unpacks into the requested parts in the order of the attributes.
+    """The result of `partition`; it unpacks into the requested parts in the order of the attributes.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Parts:
     groups
         Group labels of the rows of each part, by name; None without groups.
     n
-        Total number of rows, including rows in no part.
+        Total number of rows, including those that belong to no part.
 
     Examples
     --------
@@ -111,8 +111,7 @@ def partition(
     Notes
     -----
     With `groups`, each part gets its fraction of the groups regardless of their sizes, so its fraction of the
-    rows varies. A split that took the sizes into account would make the groups of different parts
-    non-exchangeable.
+    rows varies. If the split depended on the sizes, the groups of different parts would not be exchangeable.
 
     Examples
     --------
@@ -171,7 +170,7 @@ def row_count(a: ArrayLike, name: str) -> int:
     """The number of rows, along the row axis if the axes have names."""
     if isinstance(a, Mapping):
         raise TypeError(
-            f"`{name}` should be an array or a frame, got a {type(a).__name__}, which has no rows. Use "
+            f"`{name}` should be an array or a frame, got a {type(a).__name__}, which has no rows. Pass "
             "pandas.DataFrame(columns), or one variable of a dataset."
         )
     names = axis_names(a)
@@ -182,32 +181,32 @@ def _sizes(asked: dict[str, float], n: int) -> dict[str, int]:
     """The number of rows of each part."""
     for name, size in asked.items():
         if isinstance(size, bool | np.bool_) or not isinstance(size, Real) or not 0 <= size < float("inf"):
-            raise ValueError(f"`{name}` should be a share such as 0.3, or a number of rows, got {size!r}.")
+            raise ValueError(f"`{name}` should be a fraction such as 0.3, or a number of rows, got {size!r}.")
     asked = {name: size for name, size in asked.items() if size}
     if not asked:
-        raise ValueError(f"Give the size of at least one part: {', '.join(NAMES)}.")
+        raise ValueError(f"Pass the size of at least one part: {', '.join(NAMES)}.")
     whole = {name for name, size in asked.items() if isinstance(size, Integral)}
     if whole and len(whole) < len(asked):
         raise ValueError(
-            "Sizes should be all shares or all numbers of rows, got "
+            "Sizes should be either all fractions or all numbers of rows, got "
             f"{', '.join(f'{name}={size!r}' for name, size in asked.items())}."
         )
     total = sum(asked.values())
     if whole:
         if total > n:
-            raise ValueError(f"{total} rows were asked for, and there are {n}.")
+            raise ValueError(f"{total} rows were requested, but there are {n}.")
         return {name: int(size) for name, size in asked.items()}
     if total > 1 + 1e-9:
         raise ValueError(
-            f"Shares should sum to at most 1, got {total:g}. For numbers of rows write whole numbers, such "
-            "as 50 and not 50.0."
+            f"Fractions should sum to at most 1, got {total:g}. For numbers of rows pass integers, such as "
+            "50 instead of 50.0."
         )
     sizes = _rounded(np.array(list(asked.values())) * n)
     empty = [name for name, size in zip(asked, sizes, strict=True) if size == 0]
     if empty:
         raise ValueError(
-            f"`{empty[0]}`, a share of {asked[empty[0]]:g} of {n} rows, would get no row. "
-            "Give it a larger share, or leave it out."
+            f"`{empty[0]}`, a fraction of {asked[empty[0]]:g} of {n} rows, would get no row. "
+            "Pass a larger fraction, or omit it."
         )
     return dict(zip(asked, map(int, sizes), strict=True))
 

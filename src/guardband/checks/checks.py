@@ -1,4 +1,4 @@
-"""Check for reasons why the guarantee of a calibration may be void or of no use."""
+"""Check for reasons why the guarantee of a calibration may be void or useless."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FEW = 10
 """The minimum number of queries from which the absence of a shift is reported."""
 
 WORSE, ENOUGH = 1.2, 20
-"""The error, in spreads of the readings, from which a model is called useless, and the minimum of rows."""
+"""The smallest error, in spreads of the readings, of a useless model, and the minimum number of rows."""
 
 HALF = 0.5
 """The level at which calibration misses are compared; their order is the same at all levels."""
@@ -42,9 +42,9 @@ PARTS = ("training", "calibration", "queries")
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check; an alarm if the guarantee may be void or of no use.
+    """The result of one check; an alarm if the guarantee may be void or useless.
 
-    `known=False` marks a check that was not possible. A `note` is worth attention but does not affect the
+    `known=False` marks a check that was not possible. A `note` deserves attention but does not affect the
     guarantee.
     """
 
@@ -62,8 +62,8 @@ class Findings:
     Attributes
     ----------
     findings
-        The findings, each with a `name`, a `text` and whether it is an `alarm`. `findings[name]` returns one
-        of them.
+        The findings, each with the attributes `name`, `text` and `alarm`. `findings[name]` returns one of
+        them.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Findings:
         """The finding with this name."""
         known = {finding.name: finding for finding in self.findings}
         if name not in known:
-            raise KeyError(f"There is no finding {name!r}; there are {', '.join(known)}.")
+            raise KeyError(f"Unknown finding {name!r}; the findings are {', '.join(known)}.")
         return known[name]
 
     def __str__(self) -> str:
@@ -118,8 +118,8 @@ def check(
 ) -> Findings:
     """Check for reasons not to trust a calibrated band at new points.
 
-    Each finding states the problem and a remedy. Only the inputs of the queries are known, so a change of the
-    noise or of the regime at the same places cannot be noticed.
+    Each alarm states the problem and a remedy. Only the inputs of the queries are known, so a change of the
+    noise or of the regime at the same inputs cannot be detected.
 
     Parameters
     ----------
@@ -146,18 +146,18 @@ def check(
 
     - Are there enough calibration points for the level?
     - Are there training rows among the calibration points?
-    - Do the calibration points come from a few sensors only?
-    - Do the queries come from other places than the calibration points (energy distance)?
+    - Do the calibration points come from only a few sensors?
+    - Do the queries come from different locations than the calibration points (energy distance)?
     - Do many queries lie far from all calibration points?
     - Is the error of the model on the calibration points larger than that of a constant?
     - Does the size of the misses depend on an input or on the predicted value?
     - Did the training of a PINN converge?
 
-    The tests of places and of misses assume that points are independent of each other.
+    The tests of locations and of misses assume that points are independent of each other.
 
     Whole fields are compared along the leading principal components of their inputs. Their grids should be
     the same, and no trajectory should have pieces in two parts of the data. Pieces that overlap or touch are
-    recognized by the states that they share; for others, pass `runs`.
+    recognized by the states that they share; for other pieces, pass `runs`.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def _places(calibrated: Calibrated, x: ArrayLike) -> ArrayLike | None:
 
 
 def _of_fields(finding: Finding) -> Finding:
-    """The finding with the word field in place of point, for whole fields."""
+    """The finding with the word "point" replaced by "field", for whole fields."""
     text = re.sub(r"\b((?:[Cc]alibration|training|held-out) )point", r"\1field", finding.text)
     return replace(finding, text=text)
 
@@ -223,7 +223,7 @@ def _training(calibrated: Calibrated) -> Iterator[Finding]:
             try:
                 found = one.verdict
             except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-                text = f"There is no verdict on the training: {error}"
+                text = f"No verdict on the training is available: {error}"
                 yield Finding("training", False, text, known=False)
                 return
             doubted = found.word != "converged"
@@ -253,8 +253,8 @@ def _error(calibrated: Calibrated) -> Iterator[Finding]:
         which = f" in output {words[j] if words else j}" if y.shape[1] > 1 else ""
         text = (
             f"On the calibration points the model errs by {off[j]:.3g}{which} (root mean square), and the "
-            f"mean of their readings by {spread[j]:.3g}: a constant predicts better. The band is valid, and "
-            "too wide to be of use. Check the model, its units and the order of its columns."
+            f"mean of their readings by {spread[j]:.3g}: a constant predicts better. The band is valid, but "
+            "too wide to be useful. Check the model, its units and the order of its columns."
         )
         yield Finding("error", True, text)
 
@@ -275,9 +275,9 @@ def _uneven(calibrated: Calibrated) -> Iterator[Finding]:
     found = trends(features, sizes)
     if alarms := strongest(found):
         text = (
-            f"{' '.join(map(str, alarms))} The promise is an average over places, and coverage may be "
-            f"lower there; gb.Local() can make it more even. ({len(found)} tests on the calibration points, "
-            "with 1 % false alarms over all of them if the points are independent.)"
+            f"{' '.join(map(str, alarms))} The promise is an average over points, and coverage may be "
+            f"lower in such ranges; gb.Local() can make it more even. ({len(found)} tests on the calibration "
+            "points, with 1 % false alarms over all of them if the points are independent.)"
         )
         yield Finding("evenness", False, text, note=True)
 
@@ -298,7 +298,7 @@ def _findings(calibrated: Calibrated, task: _Task) -> Iterator[Finding]:
     if whole := _whole(calibrated):
         yield _trajectories(calibrated, task)
     if x is None or task.queries is None or not len(x):
-        text = "The calibration points were not given; their places cannot be checked."
+        text = "The calibration points are not known, so their locations cannot be checked."
         yield Finding("places", False, text, known=False)
         return
     if whole:
@@ -318,7 +318,7 @@ def _findings(calibrated: Calibrated, task: _Task) -> Iterator[Finding]:
     yield _leak(calibrated)
     yield _sensors(calibrated, sites, finite)
     if not len(sites) or not len(queries):
-        text = "No row has all its numbers, so places cannot be compared."
+        text = "Every row has missing numbers, so locations cannot be compared."
         yield Finding("places", False, text, known=False)
         return
     if whole and sites.shape[1] > COMPONENTS:
@@ -338,7 +338,7 @@ def _some(part: np.ndarray, generator: np.random.Generator) -> np.ndarray:
 
 
 def _trajectories(calibrated: Calibrated, task: _Task) -> Finding:
-    """Pieces of a trajectory are dependent: in two parts they void the guarantee, in one they count once."""
+    """Pieces of a trajectory are dependent: they void the guarantee in two parts, and count once in one."""
     for name in task.runs:
         if name not in PARTS:
             raise ValueError(f"`runs` should name trajectories of {', '.join(PARTS)}, got {name!r}.")
@@ -349,20 +349,23 @@ def _trajectories(calibrated: Calibrated, task: _Task) -> Finding:
             what = fields if new == "calibration" else "queries"
             harm = "scores are too small" if new == "calibration" else "they are not new trajectories"
             text = (
-                f"{many.sum()} of {len(many)} {what} are pieces of trajectories of which {known} fields are "
-                f"pieces too, so {harm}. Put each trajectory into one part: gb.partition(..., groups=run)."
+                f"{many.sum()} of {len(many)} {what} are pieces of trajectories that also contain {known} "
+                f"fields, so {harm}. Put each trajectory into one part: gb.partition(..., groups=run)."
             )
             return Finding("trajectories", True, text)
     within = shared_states(found.get("calibration", []), found.get("calibration", []))
     if within.sum() > n / 2 and not calibrated.covers_new_groups:
         text = (
-            f"{within.sum()} of {n} {fields} are pieces of trajectories of which others are pieces too. "
-            "They count as one: keep one piece of each, or use Clustered() with trajectories as groups."
+            f"{within.sum()} of {n} {fields} share their trajectory with other {fields}. The pieces of a "
+            "trajectory count as one field: keep one piece of each trajectory, or use Clustered() with "
+            "trajectories as groups."
         )
         return Finding("trajectories", True, text)
     if set(task.runs) == set(PARTS):
-        return Finding("trajectories", False, "No trajectory has pieces in two parts, by its label.")
-    text = "No two parts share a state; pieces that do not touch are found by their labels only (`runs`)."
+        return Finding(
+            "trajectories", False, "According to the labels, no trajectory has pieces in two parts."
+        )
+    text = "No two parts share a state; pieces that do not touch are found only with labels (`runs`)."
     return Finding("trajectories", False, text)
 
 
@@ -385,7 +388,7 @@ def _pieces(calibrated: Calibrated, task: _Task) -> dict[str, list[set[int]]]:
 
 
 def _resolution(calibrated: Calibrated, x: Array, task: _Task) -> Finding:
-    """The guarantee for whole fields is about the nodes of the calibration grid only."""
+    """The guarantee for whole fields applies only to the nodes of the calibration grid."""
     assert task.queries is not None
     difference = ""
     functions = max(x.ndim, task.queries.ndim) > 2  # inputs that are coefficients have no grid
@@ -398,8 +401,8 @@ def _resolution(calibrated: Calibrated, x: Array, task: _Task) -> Finding:
     if not difference:
         return Finding("resolution", False, "The queries are on the grid of the calibration fields.")
     text = (
-        f"The queries are on another grid than the calibration fields: {difference}. The promise is about "
-        "the nodes of calibration: interpolate the queries to that grid, or calibrate on this one."
+        f"The queries are on a different grid from the calibration fields: {difference}. The promise "
+        "applies to the nodes of calibration. Interpolate the queries to that grid, or calibrate on this one."
     )
     return Finding("resolution", True, text)
 
@@ -410,10 +413,12 @@ def _columns(calibrated: Calibrated, sites: np.ndarray, queries: np.ndarray) -> 
     text = ""
     if columns is not None and len(columns.numeric) < len(columns.names):
         others = [str(name) for name in columns.names if name not in columns.numeric]
-        text = f"Places are compared by the columns that hold numbers; not by {', '.join(others)}. "
+        text = f"Locations are compared only in the numeric columns, which exclude {', '.join(others)}. "
     missing = int((~np.isfinite(sites)).any(axis=1).sum()), int((~np.isfinite(queries)).any(axis=1).sum())
     if any(missing):
-        text += f"{missing[0]} calibration rows and {missing[1]} queries lack a number and are left out."
+        text += (
+            f"{missing[0]} calibration rows and {missing[1]} queries have missing numbers and are omitted."
+        )
     if text:
         yield Finding("columns", False, text.strip(), known=False)
 
@@ -435,19 +440,21 @@ def _guard(calibrated: Calibrated) -> Finding:
     if calibrated.guarded is None and isinstance(predictor, Predictor) and predictor.learned_shape:
         return Finding("guard", False, predictor.learned_shape)
     if calibrated.guarded is None:
-        return Finding("guard", False, "This calibration learns no shape, so there is nothing to guard.")
+        return Finding("guard", False, "This calibration learns no shape, so no guard is needed.")
     if calibrated.guarded:
         return Finding("guard", False, "The guard would have noticed an overfitted network.")
     text = (
-        f"Nothing guards {calibrated.name} against an overfitted network; coverage is safe, but the shape "
-        "may be poor. Give `held_out` or `refit`."
+        f"Nothing guards {calibrated.name} against an overfitted network. Coverage is safe, but the shape "
+        "may be poor. Pass `held_out` or `refit`."
     )
     return Finding("guard", False, text, known=False)
 
 
 def _leak(calibrated: Calibrated) -> Finding:
     if calibrated.leaves_out:
-        text = "Readings are used for fitting and calibration; each was left out of the fit that predicts it."
+        text = (
+            "Readings serve for fitting and calibration, but each was left out of the fit that predicts it."
+        )
         return Finding("leak", False, text)
     known = calibrated.used.get("training")
     models = _held(calibrated)
@@ -471,11 +478,13 @@ def _sensors(calibrated: Calibrated, sites: np.ndarray, whole: np.ndarray) -> Fi
         return Finding("sensors", False, f"The {n} calibration fields have {distinct} different inputs.")
     if distinct <= n // 2 and not calibrated.covers_new_groups:
         text = (
-            f"{n} calibration readings come from {distinct} places only. Readings of one sensor share its "
+            f"{n} calibration readings come from only {distinct} locations. Readings of one sensor share its "
             f"bias, so they count as {distinct}, not {n}: use Clustered() with the sensors as groups."
         )
         return Finding("sensors", True, text)
-    return Finding("sensors", False, f"The {n} calibration readings come from {distinct} different places.")
+    return Finding(
+        "sensors", False, f"The {n} calibration readings come from {distinct} different locations."
+    )
 
 
 def _shift(
@@ -483,14 +492,14 @@ def _shift(
 ) -> Finding:
     p = energy_test(_some(sites, generator), _some(queries, generator), generator)
     if p >= SIGNIFICANT and len(queries) < FEW:
-        text = f"{len(queries)} queries are too few to tell whether they come from the same places."
+        text = f"{len(queries)} queries are too few to test whether they come from the same locations."
         return Finding("shift", False, text, known=False)
     if p >= SIGNIFICANT:
         text = f"Calibration points and queries look alike (energy distance, p = {p:.2g})."
         return Finding("shift", False, text)
     seen = f"The queries come from other places than the calibration points (energy distance, p = {p:.3g})"
     if calibrated.answers_shift:
-        text = f"{seen}; {calibrated.name} accounts for it, if what its promise assumes is right."
+        text = f"{seen}; {calibrated.name} accounts for this shift if the assumptions of its promise hold."
         return Finding("shift", False, text)
     cure = "Use Weighted() with the ratio of the densities, or calibrate there."
     text = f"{seen}: the level need not hold. {cure}"

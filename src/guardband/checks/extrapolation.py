@@ -13,22 +13,22 @@ RATE = 0.01
 """The maximum false-alarm rate for queries with the distribution of the calibration points."""
 
 LONELY, ALONE, APART = 0.2, 0.3, 0.5
-"""The fractions of that rate for the three criteria of an alarm; see `extrapolates`."""
+"""The fractions of the rate for the three criteria of an alarm; see `extrapolates`."""
 
 MUCH = 5
-"""The factor, relative to the most isolated calibration point, from which a single query is called far."""
+"""A single query is far if its distance is this multiple of that of the most isolated calibration point."""
 
 OUTSIDE = 1.03
-"""The minimum ratio of distances to calibration points and distances between them in the third criterion."""
+"""The minimum ratio of distances to calibration points to distances between them, for the third criterion."""
 
 CLOSE = 1e-3
-"""A lower bound for distances, in spreads; smaller distances are not distinguished."""
+"""A lower bound for distances, in spreads; smaller distances are treated as equal."""
 
 PERMUTATIONS, AT_MOST = 999, 500
 """Permutations of the two-sample test, and the maximum number of points of each sample."""
 
 COLUMNS, ROWS = 20, 2000
-"""With more columns a tree is not faster; then at most this many rows of each sample are compared."""
+"""The number of columns beyond which a tree is not faster, and the number of rows then compared."""
 
 
 COMPONENTS, EXPLAINED = 8, 0.99
@@ -43,7 +43,7 @@ class Extrapolation:
     calibration point is from the others. `ratio` is the mean distance of queries from calibration points,
     relative to the mean distance between calibration points. `p` is the p-value for queries with the same
     distribution; there is an `alarm` if it is at most 0.01. `known=False` marks a calibration set with too
-    few places.
+    few distinct points.
 
     >>> import numpy as np
     >>> draw = np.random.default_rng(0)
@@ -63,33 +63,34 @@ class Extrapolation:
 
     def __str__(self) -> str:
         if not self.known:
-            return "The calibration points lie at one place, so distances cannot be compared."
+            return "All calibration points coincide, so distances cannot be compared."
         far = _percent(self.share)
         if not self.alarm:
             return f"No more queries lie far out than chance allows: {far} (p = {self.p:.2g})."
         beyond = (
-            f"{far} of the queries are farther from every calibration point than the loneliest of those is "
-            "from the others; on average queries"
+            f"{far} of the queries are farther from every calibration point than the most isolated "
+            "calibration point is from the others; on average queries"
             if self.share > 0
-            else "No query is farther from every calibration point than the loneliest of those is from the "
-            "others, but on average queries"
+            else "No query is farther from every calibration point than the most isolated "
+            "calibration point is from the others, but on average queries"
         )
         return (
             f"{beyond} are {self.ratio:.3g} times as far from calibration points as those are from each "
-            f"other (p = {self.p:.2g}). There the band extrapolates: calibrate there, or say so."
+            f"other (p = {self.p:.2g}). The band extrapolates at such queries. Calibrate near them, or "
+            "report the extrapolation."
         )
 
 
 def extrapolates(sites: ArrayLike, queries: ArrayLike, *, seed: int = 0) -> Extrapolation:
     """Test whether queries (m, d) lie farther out than chance allows, given calibration points (n, d).
 
-    For independent samples of one distribution there is an alarm in at most 1 % of cases. An alarm has one of
-    three criteria:
+    For independent samples of one distribution, the test raises an alarm in at most 1 % of cases. An alarm
+    has one of three criteria:
 
     1. Too many queries are farther from every calibration point than the most isolated calibration point is
        from the others, by the beta-binomial law of the largest of n scores. A distance shared by two points
        that are each other's nearest neighbors counts once.
-    2. Most queries are five times that far. This criterion works for a single query and assumes that
+    2. Most queries are five times as far. This criterion works for a single query and assumes that
        distances have a finite variance.
     3. The samples differ, by the energy distance with exact permutations, and queries are on average at least
        1.03 times farther from calibration points than these are from each other.
@@ -112,7 +113,7 @@ def extrapolates(sites: ArrayLike, queries: ArrayLike, *, seed: int = 0) -> Extr
         )
     if len(sites) == 0 or len(queries) == 0:
         raise ValueError(
-            "There should be at least one calibration point and one query, got "
+            "`sites` and `queries` should each contain at least one point, got "
             f"{len(sites)} and {len(queries)}."
         )
     generator = np.random.default_rng(seed)
@@ -209,10 +210,10 @@ def _spread(points: np.ndarray) -> np.ndarray:
 def _nearest(
     places: np.ndarray, queries: np.ndarray, generator: np.random.Generator
 ) -> tuple[np.ndarray, float, int]:
-    """Distances of queries to the places, that of the most isolated place, and the number of distances.
+    """Distances of queries to the sites, that of the most isolated site, and the number of distances.
 
-    Places that are each other's nearest neighbors share one distance, so there are fewer distances than
-    places.
+    Sites that are each other's nearest neighbors share one distance, so there are fewer distances than
+    sites.
     """
     from scipy.spatial import KDTree
 
@@ -232,7 +233,7 @@ def _beyond_largest(n: int, m: int, far: int) -> float:
 
 
 def _far_beyond_largest(n: int, m: int, far: int) -> float:
-    """The same for 5 times that distance, with at most 1 in 25 of the probability beyond it."""
+    """The same for 5 times this distance, which is exceeded with at most 1/25 of the probability."""
     from scipy.special import bdtrc
 
     quantiles = (np.arange(2000) + 0.5) / 2000
@@ -241,7 +242,7 @@ def _far_beyond_largest(n: int, m: int, far: int) -> float:
 
 
 def _distance_ratio(a: np.ndarray, b: np.ndarray) -> float:
-    """The mean distance of b from a, relative to that within a, over different places.
+    """The mean distance of b from a relative to that within a, over distinct points.
 
     Geometric means are less sensitive to outliers than arithmetic means.
     """

@@ -27,9 +27,9 @@ Pieces: TypeAlias = Sequence[tuple[CoverageLaw, int]]
 """Independent parts of a test set, each with its coverage law and its number of test points."""
 
 
-FOR_STORES = "is not for stored fields, which have one score each and one threshold for all. Leave it out."
-FOR_ARRAYS = "is for fields in a store, gb.StoredFields. Leave it out."
-NO_SCORES = "Stored fields need `scores`, a path where the score of each is kept: scores='scores.zarr'."
+FOR_STORES = "does not apply to stored fields, which have one score each and share one threshold. Omit it."
+FOR_ARRAYS = "applies only to fields in a store, gb.StoredFields. Omit it."
+NO_SCORES = "Stored fields need `scores`, a path for the score of each field. Pass scores='scores.zarr'."
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Traits:
     needs_groups
         Whether the group label of each new point is required.
     covers_new_groups
-        Whether the guarantee is for groups that do not occur in the calibration set.
+        Whether the guarantee applies to groups that do not occur in the calibration set.
     answers_shift
         Whether new points may follow a different distribution of inputs from the calibration points.
     joint
@@ -76,13 +76,13 @@ class Traits:
         Whether the sets are boxes, one interval per output. A box that covers measurements also bounds the
         miscoverage of the noise-free truth.
     leaves_out
-        Whether the same observations serve for training and calibration, each compared with a model that was
-        trained without it.
+        Whether the same observations serve for training and calibration. Each is then compared with a model
+        that was trained without it.
     guarded
         Whether overfitting would be detected before a shape is learned from training residuals; None if no
         shape is learned.
     about
-        What is covered: a new "measurement", noise included, or the noise-free "truth".
+        What is covered: a new "measurement", including its noise, or the noise-free "truth".
     is_elementwise
         Whether rows evaluated together have the same bits as rows evaluated one by one.
     holds_for
@@ -109,7 +109,7 @@ class Traits:
 
 
 class TraitAttribute:
-    """An attribute that returns the trait of the same name; subclasses written before 0.3 override it."""
+    """An attribute that returns the trait of the same name; subclasses for version 0.2 override it."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name: str = name
@@ -121,7 +121,7 @@ class TraitAttribute:
 class Threshold(ABC):
     """A function q(x, level) that a new score exceeds with probability at most 1 - level.
 
-    The level is chosen at the call, and any level is valid. `traits` declares the properties that other
+    The level is an argument of the call, and any level is valid. `traits` declares the properties that other
     modules depend on.
 
     Attributes
@@ -219,7 +219,7 @@ class Threshold(ABC):
 
 
 def traits_of(threshold: Threshold) -> Traits:
-    """The traits of a threshold, including those that classes written before 0.3 set as attributes."""
+    """The traits of a threshold, including those set as attributes by classes from before version 0.3."""
     names = ("needs_groups", "covers_new_groups", "answers_shift")
     return replace(threshold.traits, **{name: getattr(threshold, name) for name in names})
 
@@ -232,7 +232,7 @@ class Learned(ABC):
     Attributes
     ----------
     about
-        What is covered: a new "measurement", noise included, or the noise-free "truth".
+        What is covered: a new "measurement", including its noise, or the noise-free "truth".
 
     Examples
     --------
@@ -247,8 +247,9 @@ class Learned(ABC):
     def promise(self) -> str:
         """The guarantee and its assumptions, in words."""
         return (
-            "If the calibration points and a new point are exchangeable (drawn alike, from the same places "
-            "with the same noise), a new measurement lies in the band with probability at least the level."
+            "If the calibration points and a new point are exchangeable (sampled in the same way, in the "
+            "same region and with the same noise), a new measurement lies in the band with probability at "
+            "least the level."
         )
 
     def promised(self, level: Level) -> Fraction | None:
@@ -274,7 +275,7 @@ class Learned(ABC):
         confidence
             Probability over calibration sets.
         each
-            Words inserted after "this holds", such as " of each group by itself"; may be empty.
+            Words inserted after "this holds", such as " for each group separately"; may be empty.
 
         Returns
         -------
@@ -348,7 +349,7 @@ class Learned(ABC):
 
 
 class Calibrator(Learned):
-    """A method that turns calibration scores into a threshold; an immutable value that holds settings only.
+    """A method that turns calibration scores into a threshold; an immutable value that holds only settings.
 
     Attributes
     ----------
@@ -398,7 +399,7 @@ class Calibrator(Learned):
         Parameters
         ----------
         predictor
-            The predictor, or None if only arrays are given.
+            The predictor, or None for a calibration from arrays.
         score
             The score that the calibration uses.
 
@@ -413,7 +414,7 @@ class Calibrator(Learned):
     def for_files(
         cls, *, x: np.ndarray, queries: np.ndarray | None, training_data: Observations | None
     ) -> Calibrator:
-        """Create a calibrator on the command line, from the data that are available there.
+        """Create a calibrator for the command line, from the data passed to the command.
 
         Parameters
         ----------
@@ -430,7 +431,7 @@ class Calibrator(Learned):
             The calibrator with default settings or with settings estimated from these data.
         """
         if queries is not None:
-            raise ValueError(f"--query has no meaning for {cls.__name__}; leave it out.")
+            raise ValueError(f"--query has no meaning for {cls.__name__}. Omit it.")
         return with_defaults(cls)
 
 
@@ -443,7 +444,7 @@ def with_defaults(cls: type[T]) -> T:
         return cls()
     except TypeError as error:
         raise ValueError(
-            f"{cls.__name__} has settings without a default, which cannot be set on the command "
+            f"{cls.__name__} has settings without defaults, which cannot be set on the command "
             "line. Define `for_files` in its class if it is a calibrator, or use it in Python."
         ) from error
 
@@ -463,11 +464,11 @@ def group_labels(groups: Groups, n: int) -> np.ndarray:
         array = array.astype(np.int64)  # one dtype, so that equal numbers are equal labels
     if array.dtype.kind not in "iU":
         raise TypeError(
-            f"`groups` should be strings or whole numbers, got dtype {array.dtype}. "
-            "A missing label is not a group: give it a name or leave the row out."
+            f"`groups` should be strings or integers, got dtype {array.dtype}. "
+            "A missing label is not a group: name it or omit the row."
         )
     if array.shape != (n,):
-        raise ValueError(f"`groups` should hold one label per row, ({n},), got {array.shape}.")
+        raise ValueError(f"`groups` should hold one label per row, shape ({n},), got shape {array.shape}.")
     return array
 
 
@@ -475,17 +476,17 @@ def point_array(x: Array) -> np.ndarray:
     """Points (n, d) as a float64 numpy array, validated."""
     if getattr(x, "ndim", 2) > 2:
         raise ValueError(
-            f"Methods that use positions need points (n, d), got x of shape {tuple(x.shape)}: whole fields "
-            "have no position. Use Split(), Grouped() or Clustered()."
+            f"Methods that use positions need points of shape (n, d), got x of shape {tuple(x.shape)}. Whole "
+            "fields have no position. Use Split(), Grouped() or Clustered()."
         )
     return np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float)
 
 
 def points_of(prediction: Prediction, name: str) -> np.ndarray:
-    """The points of a prediction; raises an error that asks for them if it has none."""
+    """The points of a prediction; raises an error if it has none."""
     if prediction.x is None:
         raise ValueError(
-            f"{name} uses the positions of points: give x_cal to `calibrate_arrays` and x to `gb.Prediction`."
+            f"{name} uses the positions of points. Pass x_cal to `calibrate_arrays` and x to `gb.Prediction`."
         )
     return point_array(prediction.x)
 
@@ -500,13 +501,13 @@ def refuse_options(options: Mapping[str, object], why: str) -> None:
 def no_groups(groups: np.ndarray | None, name: str, why: str) -> None:
     """Raise an error for group labels that the method would ignore."""
     if groups is not None:
-        raise ValueError(f"`groups` should not be given to {name}: {why}")
+        raise ValueError(f"`groups` should not be passed to {name}: {why}")
 
 
 def no_confidence(confidence: Level | None, name: str) -> None:
     """Raise an error for a confidence if the method has no training-conditional guarantee."""
     if confidence is not None:
         raise ValueError(
-            f"`confidence` is for Split(), Grouped() and Local(), not for {name}, whose coverage given the "
-            "calibration set has no exact law. Leave it out, or use one of those."
+            f"`confidence` applies to Split(), Grouped() and Local(), not to {name}, whose coverage given "
+            "the calibration set has no exact law. Omit it, or use one of these calibrators."
         )

@@ -36,7 +36,7 @@ def calibrate_arrays(
     confidence: Level | None = None,
     names: Names | Sequence[str] | None = None,
 ) -> ScoreCalibrated:
-    """Calibrate from held-out predictions and targets alone, without a model.
+    """Calibrate from held-out predictions and targets, without a model.
 
     The result has no model to call. Pass predictions at new points to `calibrated.band(Prediction(...))`.
 
@@ -46,7 +46,7 @@ def calibrate_arrays(
         Predictions at the calibration points, shape (n, m), or a `Prediction` that replaces mean, scale and
         x.
     y_cal
-        Calibration targets, shape (n, m). Whole fields with several axes, or with a time axis, are given as
+        Calibration targets, shape (n, m). Pass whole fields with several axes, or with a time axis, as
         `gb.Fields` or an xarray `DataArray`, which name the axes.
     scale_cal
         Scales of the predictions, shape (n, m), if available.
@@ -63,7 +63,7 @@ def calibrate_arrays(
         Probability over calibration sets with which the coverage is guaranteed. By default coverage is
         guaranteed on average over calibration sets.
     names
-        Names of the columns of x, or a `Names` with those of the outputs too, for tables and reports.
+        Names of the columns of x, or a `Names` object that also names the outputs, for tables and reports.
 
     Returns
     -------

@@ -24,8 +24,8 @@ from guardband.values.labeled import Axes, arranged_targets, refuse_unpaired
 class Calibrated(ABC):
     """A predictor with a guarantee: `calibrated(x, level)` covers a new y with probability >= level.
 
-    The level is chosen at the call. `promise` states the guarantee and its assumptions, and `laws` gives the
-    exact law of coverage if it is known.
+    The level is an argument of the call. `promise` states the guarantee and its assumptions, and `laws` gives
+    the exact law of coverage if it is known.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Calibrated(ABC):
         Returns
         -------
         Calibrated
-            The copy; the object itself if it has names already or cannot store them.
+            The copy, or the object itself if it already has names or cannot store them.
         """
         return self
 
@@ -335,7 +335,7 @@ class Calibrated(ABC):
 
     @property
     def covers_new_groups(self) -> bool:
-        """Whether the guarantee is for groups that do not occur in the calibration set."""
+        """Whether the guarantee applies to groups that do not occur in the calibration set."""
         return self.traits.covers_new_groups
 
     @property
@@ -350,7 +350,7 @@ class Calibrated(ABC):
 
     @property
     def leaves_out(self) -> bool:
-        """Whether observations both train and calibrate, each left out of the model it is compared with."""
+        """Whether the same observations serve for training and calibration, as in cross-validation."""
         return self.traits.leaves_out
 
     @property
@@ -360,7 +360,7 @@ class Calibrated(ABC):
 
     @property
     def about(self) -> str:
-        """What is covered: a new "measurement", noise included, or the noise-free "truth"."""
+        """What is covered: a new "measurement", including its noise, or the noise-free "truth"."""
         return self.traits.about
 
     @property
@@ -399,7 +399,7 @@ class Calibrated(ABC):
         return None
 
     def before(self, prediction: Prediction, level: Level) -> Band | None:
-        """Return the uncalibrated band given by the predictor's own scale.
+        """Return the uncalibrated band from the predictor's own scale.
 
         Parameters
         ----------
@@ -426,7 +426,7 @@ class Calibrated(ABC):
         Returns
         -------
         np.ndarray or None
-            Ratios, shape (n,), above 1 outside of the set; None if unknown.
+            Ratios, shape (n,), above 1 outside the set; None if unknown.
         """
         return None
 

@@ -24,7 +24,7 @@ from guardband.values.frames import Columns
 
 
 def bonferroni_level(level: Level, among: int) -> Fraction:
-    """The level at which each of several candidates is calibrated so that all hold together at `level`.
+    """The level at which to calibrate each of several candidates so that all cover jointly at `level`.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Chosen(Calibrated):
         return self.one.contains_at(prediction, y, [self.asked(level) for level in levels], groups=groups)
 
     def asked(self, level: Level) -> Level:
-        """Return the level requested from the selected calibration, so that the selection keeps `level`.
+        """Return the level to request from the selected calibration so that coverage is at least `level`.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class Chosen(Calibrated):
         Returns
         -------
         Level
-            The adjusted level; `level` itself if the adjustment is made to the confidence.
+            The adjusted level, or `level` itself if the confidence is adjusted instead.
         """
         return level if self.one.confidence is not None else bonferroni_level(level, self.among)
 
@@ -96,14 +96,14 @@ class Chosen(Calibrated):
     def promise(self) -> str:
         """The guarantee of the selected calibration, and the adjustment for the selection."""
         if self.confidence is None:
-            adjusted = f"at 1 - (1 - level)/{self.among}, so the level is kept"
+            adjusted = f"at level 1 - (1 - level)/{self.among}, so the band reaches the requested level"
         else:
             adjusted = (
-                f"with that confidence, so it is kept with confidence {float(exact(self.confidence)):g}"
+                f"with this confidence, so the guarantee has confidence {float(exact(self.confidence)):g}"
             )
         return (
             f"{self.one.promise} Of {self.among} bands this one was chosen by looking at the calibration "
-            f"points; each was asked {adjusted} whichever is chosen."
+            f"points; each was calibrated {adjusted} whichever is chosen."
         )
 
     def promised(self, level: Level) -> Fraction | None:
@@ -151,7 +151,7 @@ class Chosen(Calibrated):
 
     @property
     def used(self) -> Mapping[str, Observations]:
-        """The data that the selected calibration has learned from."""
+        """The data from which the selected calibration was learned."""
         return self.one.used
 
     def fingerprint(self) -> dict[str, np.ndarray]:

@@ -1,8 +1,8 @@
 """`Clustered`: coverage of new sensors, calibrated on several readings of each of a few sensors.
 
-Readings of one sensor share its bias, so thirty readings are not thirty exchangeable points; the sensors are
-exchangeable. Each of K sensors carries the same weight, divided equally among its readings. The new sensor
-carries the same weight, at an infinite score.
+Readings of one sensor share its bias, so thirty of its readings are not thirty exchangeable points. The units
+that are exchangeable are the sensors. Each of K sensors has the same weight, divided equally among its
+readings. The new sensor has this weight too, at an infinite score.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from guardband.values import Prediction
 class Clustered(Calibrator):
     """Hierarchical conformal prediction: coverage of a reading of a new sensor.
 
-    A reading of a new sensor is covered with probability at least `level`. The sensors are given as `groups`
-    at calibration. A 95 % band needs 19 sensors, whatever the number of readings of each.
+    A reading of a new sensor is covered with probability at least `level`. The sensors are passed as `groups`
+    at calibration. A 95 % band needs 19 sensors, regardless of the number of readings per sensor.
 
     Notes
     -----
-    The threshold is the smallest t for which the readings with score <= t carry weight of at least `level`.
-    Each of the N_k readings of sensor k has weight 1 / ((K+1) N_k), and weight 1 / (K+1) lies at infinity.
-    With one reading per sensor this is `Split()`. Reference: Lee, Barber and Willett (2023).
+    The threshold is the smallest t for which readings with score <= t have a total weight of at least
+    `level`. Each of the N_k readings of sensor k has weight 1 / ((K+1) N_k), and weight 1 / (K+1) lies at
+    infinity. With one reading per sensor this is `Split()`. Reference: Lee, Barber and Willett (2023).
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Clustered(Calibrator):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> ClusteredThreshold:
-        """Sort the readings, each with the number of readings of its sensor."""
+        """Sort the scores of the readings, each with the number of readings of its sensor."""
         no_confidence(confidence, "Clustered()")
         if groups is None:
             raise ValueError("Clustered() needs `groups=`, the sensor of each calibration point.")
@@ -93,12 +93,12 @@ class ClusteredThreshold(Threshold):
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
         """Return the smallest score whose cumulative weight reaches the level, or infinity."""
-        no_groups(groups, "Clustered() at the call", "it covers readings of new sensors.")
+        no_groups(groups, "a band of Clustered()", "it covers readings of new sensors.")
         needed = exact(level) * (self.clusters + 1)
         if needed > self.clusters:
             warn_infinite(
                 f"level {float(exact(level)):g} for a new group needs {points_needed(level)} groups "
-                f"(sensors), there are {self.clusters}, however many readings each has."
+                f"(sensors), regardless of the number of readings in each, but there are {self.clusters}."
             )
             return math.inf
         sensor, weights = self._weights

@@ -4,8 +4,8 @@ The threshold at x comes from a quantile regression of the scores on features f(
 with a hypothetical score. Let eta in [-(1 - level), level] be the dual variable of the new point, and u a
 uniform draw from that interval; the set contains all scores with eta < u. Then
 E[g(x) (1{covered} - level)] = 0 for every g in the span of the features, exactly and in finite samples. With
-indicators of groups as features, each group is covered at the level, overlapping groups included; with a
-density ratio in the span, the level holds under that covariate shift. (Gibbs, Cherian and Candes 2023)
+indicators of groups as features, each group is covered at the requested level, even if groups overlap. With a
+density ratio in the span, coverage is maintained under that shift. (Gibbs, Cherian and Candes 2023)
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from guardband.conformal.rank import Level, checked_scores, exact, points_needed
 from guardband.values import Prediction
 
 
-# Files of version 0.2 lack `fresh` and keep the draws of that version.
+# Files written by version 0.2 lack `fresh` and keep the draws of that version.
 @kept(made=lambda parts: Conditional(**{"fresh": False, **parts}))
 @dataclass(frozen=True, eq=False)
 class Conditional(Calibrator):
-    """Conditional conformal prediction: coverage within groups and under shifts spanned by features of x.
+    """Conditional conformal prediction: coverage in groups and under shifts spanned by features of x.
 
     A constant is always added to the features. Use `Grouped()` for groups that do not overlap, which is exact
     and fast, and `Local()` to learn a width that varies over the domain.
@@ -47,9 +47,10 @@ class Conditional(Calibrator):
 
     Notes
     -----
-    Each new point requires the solution of a linear program over all calibration points, a few milliseconds
-    for several hundred points, so the method suits thousands of points rather than millions. It needs many
-    more calibration points than features; otherwise bands are occasionally infinite or empty.
+    Each new point requires the solution of a linear program over all calibration points, which takes a few
+    milliseconds for several hundred of them. The method therefore suits thousands of new points, not
+    millions. It needs many more calibration points than features; otherwise bands are occasionally infinite
+    or empty.
 
     Examples
     --------
@@ -72,8 +73,8 @@ class Conditional(Calibrator):
     def __post_init__(self) -> None:
         if not callable(self.features):
             raise TypeError(
-                "`features` should be a function from x (n, d) to numbers (n, p), such as lambda x: x < 0.5, "
-                f"got {type(self.features).__name__}."
+                "`features` should be a function from x (n, d) to an array (n, p), such as "
+                f"lambda x: x < 0.5, got {type(self.features).__name__}."
             )
 
     @property
@@ -95,12 +96,12 @@ class Conditional(Calibrator):
         confidence: Level | None = None,
     ) -> ConditionalThreshold:
         """Store scores and features; the regression is solved for each new point."""
-        no_groups(groups, "Conditional()", "give the groups as features of x, or use Grouped().")
+        no_groups(groups, "Conditional()", "pass the groups as features of x, or use Grouped().")
         no_confidence(confidence, "Conditional()")
         scores, x = checked_scores(scores), points_of(prediction, "Conditional()")
         if not np.isfinite(scores).all():
             raise ValueError(
-                f"`scores` should be finite for a regression, but row {int((~np.isfinite(scores)).argmax())} "
+                f"`scores` should be finite for regression, but row {int((~np.isfinite(scores)).argmax())} "
                 "is infinite. Use a scale that is positive everywhere."
             )
         return ConditionalThreshold(scores, _feature_matrix(self.features, x), self)
@@ -117,12 +118,12 @@ class ConditionalThreshold(Threshold):
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
         """Return for each new point the score at which its dual variable reaches the draw, (n,)."""
-        no_groups(groups, "Conditional()", "give the groups as features of x, or use Grouped().")
+        no_groups(groups, "Conditional()", "pass the groups as features of x, or use Grouped().")
         x = points_of(prediction, "Conditional()")
         columns = _feature_matrix(self.settings.features, x)
         if columns.shape[1] != self.columns.shape[1]:
             raise ValueError(
-                f"`features` should give {self.columns.shape[1] - 1} numbers per point, as at calibration, "
+                f"`features` should return {self.columns.shape[1] - 1} numbers per point, as at calibration, "
                 f"got {columns.shape[1] - 1}."
             )
         alpha = float(1 - exact(level))
@@ -131,7 +132,7 @@ class ConditionalThreshold(Threshold):
         thresholds = np.array([self._boundary_score(at, u, alpha) for at, u in pairs], dtype=float)
         if (thresholds == math.inf).any():
             warn_infinite(
-                "at some queries there are too few calibration points with such features. Take fewer "
+                "too few calibration points have features like those of some new points. Use fewer "
                 "features, or more calibration points."
             )
         return thresholds
@@ -173,7 +174,9 @@ def _feature_matrix(features: Callable[[np.ndarray], Array], x: np.ndarray) -> n
     """A constant and the features, (n, 1 + p), validated."""
     found = np.asarray(to_numpy(rows(features(x), "features")), dtype=float)
     if found.ndim != 2 or len(found) != len(x):
-        raise ValueError(f"`features` should give one row per point, ({len(x)}, p), got shape {found.shape}.")
+        raise ValueError(
+            f"`features` should return one row per point, shape ({len(x)}, p), got shape {found.shape}."
+        )
     if not np.isfinite(found).all():
         row = int((~np.isfinite(found)).any(axis=1).argmax())
         raise ValueError(f"`features` should be finite, but those of row {row} are not.")

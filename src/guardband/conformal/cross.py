@@ -1,9 +1,9 @@
 """Jackknife+ and CV+: a band from models that were each trained without a part of the data.
 
-Every reading serves for training and for calibration. With K models, each trained without one of K folds,
+Every reading serves for both training and calibration. With K models, each trained without one of K folds,
 reading i has the residual R_i of the model mu_-i that was trained without its fold. The band at x lies
-between order statistics of mu_-i(x) - R_i and of mu_-i(x) + R_i. This is jackknife+ if every reading is a
-fold, and CV+ otherwise. (Barber, Candes, Ramdas and Tibshirani 2021)
+between order statistics of mu_-i(x) - R_i and of mu_-i(x) + R_i. The method is jackknife+ if every reading is
+a fold, and CV+ otherwise. (Barber, Candes, Ramdas and Tibshirani 2021)
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CrossPrediction(Prediction):
         if self.each is None or tuple(np.shape(self.each)[:1]) != (len(self),):
             shape = None if self.each is None else tuple(np.shape(self.each))
             raise ValueError(
-                f"`each` should hold the predictions of each model at {len(self)} points, (n, K), "
+                f"`each` should hold the predictions of each model at {len(self)} points, shape (n, K), "
                 f"got {shape}."
             )
         vars(self).update(each=finite(like(self.mean, rows(self.each, "each")), "each", MODEL))
@@ -76,7 +76,7 @@ class CrossValidated(Calibrated):
     models
         The models, in the order of the folds.
     fold
-        For each reading, the number of the model that was trained without it, shape (n,).
+        For each reading, the index of the model that was trained without it, shape (n,).
     prediction
         The predictions of all models at the readings.
     y
@@ -124,7 +124,7 @@ class CrossValidated(Calibrated):
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Band:
         """Return the band between order statistics of the predictions minus and plus the residuals."""
-        no_groups(groups, f"{self.name} at the call", "all new points are alike.")
+        no_groups(groups, f"a band of {self.name}", "it treats all new points in the same way.")
         if not isinstance(prediction, CrossPrediction):
             raise TypeError(
                 f"{self.name} needs the predictions of all its models, calibrated.predict(x), got "
@@ -165,7 +165,7 @@ class CrossValidated(Calibrated):
 
     @property
     def traits(self) -> Traits:
-        """Intervals for one output; with groups a guarantee for new groups; readings are left out in turn."""
+        """The traits of intervals for one output, with a guarantee for new groups if there are groups."""
         return Traits(
             covers_new_groups=self.groups is not None,
             is_box=True,
@@ -182,7 +182,7 @@ class CrossValidated(Calibrated):
         """The loss of guaranteed coverage caused by folds of several units, in addition to the factor of two.
 
         It is min{2 (1 - 1/K) / (n/K + 1), (1 - K/n) / (K + 1)} for n units in K equal folds. The first bound
-        comes from a mean of p-values weighted by fold size and holds for unequal folds too; the second does
+        comes from a mean of p-values weighted by fold size and also holds for unequal folds; the second does
         not.
         """
         n, k = self.units, len(self.models)
@@ -236,7 +236,7 @@ def predict_each(
     if wrong is not None:
         raise ValueError(
             f"Cross-calibration supports one output, (n, 1), but a model returned {wrong}. Calibrate each "
-            "output separately, with a `fit` that returns a model of one output."
+            "output separately, with a `fit` that returns a single-output model."
         )
     each = np.concatenate([to_numpy(answer) for answer in answers], axis=1)
     kind = kind_of(answers[0], each)
@@ -280,7 +280,7 @@ def band_between(
     level: Level,
     shares: GroupWeights | None = None,
 ) -> Band:
-    """The band between order statistics of n intervals middle -+ reach at each point, (queries, n).
+    """The band between order statistics of the n intervals [middle - reach, middle + reach] at each point.
 
     It extends from the (n + 1 - k)-th smallest lower end to the k-th smallest upper end, k = ceil((n + 1)
     level), and is infinite, with a warning, if k > n. With weights, n is the number of groups, and the upper
@@ -290,7 +290,9 @@ def band_between(
     n = middle.shape[1] if shares is None else shares.groups
     if rank(n, level) > n:
         what = "readings" if shares is None else "groups (sensors)"
-        warn_infinite(f"level {float(exact(level)):g} needs {points_needed(level)} {what}, there are {n}.")
+        warn_infinite(
+            f"level {float(exact(level)):g} needs {points_needed(level)} {what}, but there are {n}."
+        )
         high = np.full(len(middle), np.inf)
         ends = -high, high
     else:
@@ -316,7 +318,7 @@ def _order_statistic(ends: np.ndarray, level: Level, shares: GroupWeights | None
 
 
 def _outward(prediction: Prediction, end: np.ndarray, sign: int) -> Array:
-    """An end as an array of the same kind as the mean, rounded outwards by a few ulp."""
+    """An end as an array of the same kind as the mean, rounded outward by a few ulp."""
     limits = namespace(prediction.mean).finfo(prediction.mean.dtype)
     away = ULPS * float(limits.eps) * abs(end) + float(limits.tiny)
     return like(prediction.mean, (end + sign * away)[:, None])

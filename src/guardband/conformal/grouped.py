@@ -30,15 +30,14 @@ from guardband.values import Prediction
 class Grouped(Calibrator):
     """Split conformal prediction within each group: coverage of at least `level` in every group.
 
-    Group labels are given at both ends, `calibrate(..., groups=labels)` and `calibrated(x, level,
-    groups=labels)`, since a label such as the name of a sensor is not a function of x.
+    Group labels are passed at calibration, `calibrate(..., groups=labels)`, and at prediction,
+    `calibrated(x, level, groups=labels)`, since a label such as the name of a sensor is not a function of x.
 
     Notes
     -----
     Readings within a group must be exchangeable with new readings of the same group. Each group needs its own
     calibration points, 19 for 95 %; a smaller group gets an infinite band and a warning. For readings of new
-    sensors use `Clustered()`. This is Mondrian conformal prediction (Vovk,
-    Gammerman and Shafer 2005).
+    sensors use `Clustered()`. This method is Mondrian conformal prediction (Vovk, Gammerman and Shafer 2005).
 
     Examples
     --------
@@ -110,7 +109,7 @@ class GroupedThreshold(Threshold):
         return q[which]
 
     def size(self, level: Level) -> Size:
-        """Return the number of points in the smallest group, which decides."""
+        """Return the number of points in the smallest group, which limits the available levels."""
         what = "calibration points in the smallest group"
         return Size(min(map(len, self.scores)), points_needed(level, self.confidence), what)
 
@@ -127,12 +126,14 @@ class GroupedThreshold(Threshold):
     def _members(self, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The indices of the groups that occur, and the index of the group of each row."""
         if groups is None:
-            raise ValueError("This was calibrated with Grouped(): give `groups=`, one label per row of x.")
+            raise ValueError(
+                "This model was calibrated with Grouped(). Pass `groups=`, one label per row of x."
+            )
         same_kind = (groups.dtype.kind == "U") == (self.names.dtype.kind == "U")
         known = np.isin(groups, self.names) & same_kind  # the string "1" is not the number 1
         if not known.all():
             raise ValueError(
-                f"Group {groups[~known][0].item()!r} was not in the calibration data, which has "
+                f"Group {groups[~known][0].item()!r} was not in the calibration data, whose groups are "
                 f"{listed([repr(name) for name in self.names.tolist()], most=8)}. For new sensors or "
                 "regimes use Clustered()."
             )

@@ -1,10 +1,11 @@
 """Random numbers that are a deterministic function of a seed and of data.
 
-A draw that depends on the seed alone is the same for every data set. At a fixed seed, a method that is exact
-only on average over its draws may then miss its level systematically. A draw from a hash of the seed and the
-data differs between data sets, and the same call still returns the same result. Identical data repeat their
-draw, so at a fixed seed the level holds for scores without ties, for which no two data sets are equal. With
-ties it holds on average over seeds, and sets are larger than necessary.
+A draw that depends only on the seed is the same for every data set. With a fixed seed, a method that is exact
+only on average over its draws may then miss the nominal coverage systematically. A draw from a hash of the
+seed and the data differs between data sets, and the same call still returns the same result. Identical data
+sets get the same draw, so for a fixed seed the coverage is guaranteed for scores without ties, for which no
+two data sets are equal. With ties, it is guaranteed on average over seeds, and sets are larger than
+necessary.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ import hashlib
 import numpy as np
 
 FRESH = (
-    "The probability is over calibration sets and over random draws as well, which the seed, the "
-    "calibration scores and the place determine; if scores tie, it is over seeds too. One calibration has "
-    "one draw at each place, so where places repeat, such as at fixed sensors, the coverage of one "
-    "calibration varies more than that of Split()."
+    "The probability is over calibration sets and over random draws, which are determined by the seed, the "
+    "calibration scores and the point; if scores tie, it is also over seeds. One calibration has one draw "
+    "at each point, so if points repeat, such as at fixed sensors, the coverage of one calibration varies "
+    "more than that of Split()."
 )
 """The sentence that promises of randomized methods contain."""
 
 FROZEN = (
-    "The probability is over random draws as well, which the seed and the place determine, as in guardband "
-    "0.2: at places that repeat, such as fixed sensors, the draw is the same for every calibration set, and "
-    "the level holds on average over seeds, not for the one at hand. Calibrate again for fresh draws."
+    "The probability is also over random draws, which are determined by the seed and the point, as in "
+    "guardband 0.2. At points that repeat, such as fixed sensors, the draw is the same for every calibration "
+    "set, and the level holds on average over seeds, not for the present one. Calibrate again for new draws."
 )
 """The same sentence for calibrations saved by an older release."""
 

@@ -1,9 +1,9 @@
 """The exact distribution of the coverage of a valid band, given the numbers of calibration and test points.
 
-A band calibrated on n points with rank k covers a random share of new points, and this share follows
-Beta(k, n+1-k): with 100 points at 95 % it has mean .9505 and standard deviation .0215. The number of covered
-points among m test points follows BetaBinomial(m, k, n+1-k). For i.i.d. points with continuous scores, these
-laws depend neither on the model nor on the data; with ties, coverage can only be higher.
+A band calibrated on n points with rank k covers a random share of new points. The distribution of this share
+is Beta(k, n+1-k). With 100 points at 95 %, its mean is 0.9505 and its standard deviation 0.0215. The number
+of covered points among m test points follows BetaBinomial(m, k, n+1-k). For i.i.d. points with continuous
+scores, these laws depend neither on the model nor on the data; with ties, coverage can only be higher.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class CoverageLaw:
 def total_counts(pieces: Sequence[tuple[CoverageLaw, int]], repeats: int = 1) -> np.ndarray:
     """The distribution of the number of covered points over independent pieces (law, test points).
 
-    With `repeats`, the whole is repeated with independent calibration sets. The convolution uses a Fourier
+    With `repeats`, all pieces are repeated with independent calibration sets. The convolution uses a Fourier
     transform.
 
     Examples
@@ -167,7 +167,7 @@ def total_counts(pieces: Sequence[tuple[CoverageLaw, int]], repeats: int = 1) ->
 
 
 def central_range(probabilities: np.ndarray, mass: float) -> tuple[int, int]:
-    """The central range of counts, leaving probability of at most (1 - mass) / 2 on each side."""
+    """The central range of counts, with a probability of at most (1 - mass) / 2 on each side of it."""
     tail = (1 - mass) / 2
     below = np.cumsum(probabilities)
     above = np.cumsum(probabilities[::-1])
@@ -193,9 +193,9 @@ def simulated_deviations(
 ) -> np.ndarray:
     """Draws of the average coverage deviation over levels of a valid band.
 
-    There are 20 000 draws, fewer (but at least 2000) for many pieces. `sizes` lists the independent pieces:
-    the ranks for the levels in ascending order, n, and the number of test points. The gaps between ranks of
-    uniform scores follow a Dirichlet distribution, so no scores are simulated.
+    There are 20 000 draws, or fewer (but at least 2000) for many pieces. `sizes` lists the independent
+    pieces: the ranks for the levels in ascending order, n, and the number of test points. The gaps between
+    ranks of uniform scores follow a Dirichlet distribution, so no scores are simulated.
     """
     generator = np.random.default_rng(0)
     draws = max(2000, 20_000 // len(sizes))

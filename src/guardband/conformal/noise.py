@@ -1,7 +1,7 @@
-"""Noise with a known distribution, or with a known bound only.
+"""Noise with a known distribution, or with only a known bound.
 
-A law describes one reading, or the mean of several `readings` at one point. All laws but `BoundedNoise` are
-symmetric and unimodal, which the band for the noise-free truth requires.
+A law describes one reading, or the mean of several `readings` at one point. All laws except `BoundedNoise`
+are symmetric and unimodal, which the band for the noise-free truth requires.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class NoiseLaw(ABC):
         """
 
     def beyond(self, s: np.ndarray, shift: np.ndarray | float) -> np.ndarray:
-        """Return the probability that noise around `shift` is farther than s from 0.
+        """Return the probability that noise centered at `shift` is farther than s from 0.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class UniformNoise(NoiseLaw):
     readings: int = 1
 
     def __post_init__(self) -> None:
-        _positive(self.bound, "bound", "half the width that the noise is uniform over")
+        _positive(self.bound, "bound", "half the width of the uniform distribution")
 
     @property
     def unit(self) -> float:
@@ -260,7 +260,7 @@ class BoundedNoise(NoiseLaw):
     bound: float
 
     def __post_init__(self) -> None:
-        _positive(self.bound, "bound", "the farthest that a reading lies from the truth")
+        _positive(self.bound, "bound", "the largest distance of a reading from the truth")
 
     @property
     def unit(self) -> float:
@@ -277,7 +277,7 @@ class BoundedNoise(NoiseLaw):
 
 
 def average_repeats(prediction: Prediction, y: Array) -> tuple[Prediction, Array, int]:
-    """Average the readings at the same point, in order of first occurrence; also return their number."""
+    """Average readings at the same point, in order of first occurrence; also return the number per point."""
     x = to_numpy(prediction.x).reshape(len(y), -1)
     _, first, which, counts = np.unique(x, axis=0, return_index=True, return_inverse=True, return_counts=True)
     least, most = int(counts.min()), int(counts.max())
@@ -285,9 +285,9 @@ def average_repeats(prediction: Prediction, y: Array) -> tuple[Prediction, Array
         return prediction, y, 1
     if least < most:
         raise ValueError(
-            f"At some places there are {least} readings, at others {most}: rows that share a place are not "
-            "independent, and their means have different laws. Keep equally many at each place, such as the "
-            "first."
+            f"Some points have {least} readings, others {most}. Readings at the same point are not "
+            "independent, and their means have different distributions. Keep the same number at each, such "
+            "as the first."
         )
     means = np.zeros((len(first), *y.shape[1:]))
     np.add.at(means, which.reshape(-1), to_numpy(y) / least)
@@ -296,7 +296,7 @@ def average_repeats(prediction: Prediction, y: Array) -> tuple[Prediction, Array
 
 @lru_cache
 def _spline(degree: int) -> Callable[[np.ndarray], np.ndarray]:
-    """The cardinal B-spline of a degree, supported from 0; NaN outside of its support."""
+    """The cardinal B-spline of a degree, supported from 0; NaN outside its support."""
     from scipy.interpolate import BSpline
 
     return BSpline.basis_element(np.arange(degree + 2.0), extrapolate=False)

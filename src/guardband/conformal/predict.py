@@ -1,4 +1,4 @@
-"""Evaluate a predictor safely, and find its name and the data that it was trained on."""
+"""Evaluate a predictor safely, and find its name and training data."""
 
 from __future__ import annotations
 
@@ -36,29 +36,29 @@ def predict(predictor: Predictor, x: ArrayLike) -> Prediction:
     prediction = predictor(copied)
     if not _equal(copied, x):
         raise ValueError(
-            f"{name_of(predictor)} modifies its input in place, so its prediction is for other points. Let "
-            "it work on a copy of x."
+            f"{name_of(predictor)} modifies its input in place, so its prediction is not for the points of "
+            "the input. Copy x in the predictor first."
         )
     if not isinstance(prediction, Prediction):
         raise TypeError(
-            f"A predictor should return a Prediction, {name_of(predictor)} returned "
+            f"A predictor should return a Prediction, but {name_of(predictor)} returned "
             f"{type(prediction).__name__}."
         )
     if len(prediction.mean) != len(x):
         raise ValueError(
-            f"A predictor should return one row per point, {name_of(predictor)} returned "
+            f"A predictor should return one row per point, but {name_of(predictor)} returned "
             f"{len(prediction)} rows for {len(x)} points."
         )
     return prediction
 
 
 def copy_of(x: ArrayLike) -> ArrayLike:
-    """A copy of points or of a frame; polars frames are immutable and returned as they are."""
+    """A copy of points or of a frame; polars frames are immutable and returned unchanged."""
     return x if is_frame(x) and not hasattr(x, "copy") else x.copy() if is_frame(x) else copy(x)
 
 
 def _equal(a: Array, b: Array) -> bool:
-    """Whether two inputs hold the same values, NaN being equal to NaN."""
+    """Whether two inputs hold the same values; NaN counts as equal to NaN."""
     if is_frame(b):
         return a is b or a.equals(b)
     if a.shape != b.shape:

@@ -27,8 +27,8 @@ from guardband.values import MODEL, Band, Observations, Prediction
 class QuantilePrediction(Prediction):
     """The prediction of a quantile model: lower and upper ends and a mean.
 
-    The ends are used as they are: they may cross, which `crossed` reports, and need not be accurate. The
-    default score for such predictions is `CQR()`.
+    The ends are used unchanged. They need not be accurate and may cross, which `crossed` reports. The default
+    score for such predictions is `CQR()`.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ class CQR(Score):
                 raise TypeError(f"`{name}` should be True or False, got {getattr(self, name)!r}.")
         if not (self.symmetric or self.joint):
             raise ValueError(
-                "CQR(symmetric=False) has a threshold for each end, and with joint=False there would be one "
-                "for each end of each output. Calibrate each output by itself: gb.calibrate(..., outputs=0)."
+                "CQR(symmetric=False) has a threshold for each end, and joint=False would require one for "
+                "each end of each output. Calibrate each output separately: gb.calibrate(..., outputs=0)."
             )
 
     @property
@@ -150,12 +150,12 @@ class CQR(Score):
         each_end = (
             ""
             if self.symmetric
-            else "It lies below the band with probability at most half of 1 - level, and above it so too. "
+            else "It lies below the band with probability at most (1 - level)/2, and likewise above it. "
         )
-        return each_end + "Where the ends cross the set is empty; misses there count among those allowed."
+        return each_end + "If the ends cross, the set is empty, and the miss counts among those allowed."
 
     def __call__(self, prediction: Prediction, y: Array) -> Array:
-        """Return the scores (n,) of targets y (n, m), (n, 2) with one per end, (n, m) with one per output."""
+        """Return the scores of targets y (n, m): (n,), (n, 2) if per end, or (n, m) if per output."""
         lower, upper = self._ends(prediction)
         y = y if tuple(y.shape) == tuple(lower.shape) else rows(y, "y")
         if y.shape != lower.shape:
@@ -175,7 +175,7 @@ class CQR(Score):
         return inside if self.symmetric else np.asarray(inside.all(axis=-1))
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
-        """Return [lower - q, upper + q], rounded outwards by a few ulp like the bands of other scores."""
+        """Return [lower - q, upper + q], rounded outward by a few ulp like the bands of other scores."""
         lower, upper = self._ends(prediction)
         below, above = self._sides(np.asarray(to_numpy(q), dtype=float), lower)
         return Band.around(prediction, _moved(lower, below, -1), _moved(upper, above, 1), level)
@@ -199,11 +199,11 @@ class CQR(Score):
         return TwoSided(below, above)
 
     def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
-        """Return the score itself; raises an error if the two quantiles are exchanged."""
+        """Return the score itself; raises an error if the two quantiles are swapped."""
         crossed = self._quantiles(prediction).crossed
         if len(crossed) > 1 and crossed.all():
             raise ValueError(
-                "The lower quantile lies above the upper one at every calibration point. Exchange them: "
+                "The lower quantile lies above the upper one at every calibration point. Swap them: "
                 "gb.Quantiles(lower, upper), gb.conformal.QuantilePrediction(x, lower, upper)."
             )
         return self
@@ -216,15 +216,15 @@ class CQR(Score):
         if crossed:
             words.append(
                 f"The quantiles cross at {crossed} of {len(prediction)} calibration points. The promise "
-                "holds, and bands may be empty there. Train the models longer, or sort their "
+                "holds, but bands may be empty at such points. Train the models longer, or sort their "
                 "predictions: gb.conformal.QuantilePrediction(x, np.minimum(lower, upper), np.maximum(lower, "
                 "upper))."
             )
         if self.joint and spread.max() > SPREAD_RATIO * spread[spread > 0].min(initial=np.inf):
             words.append(
-                f"The outputs differ in size by a factor of more than {SPREAD_RATIO:g}, and both ends of all "
-                "are moved by one number. Bring them to one size, or use CQR(joint=False), for a separate "
-                "threshold and promise for each output."
+                f"The outputs differ in size by a factor of more than {SPREAD_RATIO:g}, but all ends are "
+                "moved by the same number. Rescale them to a common size, or use CQR(joint=False) for a "
+                "separate threshold and promise for each output."
             )
         return " ".join(words) or None
 
@@ -235,7 +235,7 @@ class CQR(Score):
     def _quantiles(self, prediction: Prediction) -> QuantilePrediction:
         if not isinstance(prediction, QuantilePrediction):
             raise TypeError(
-                "CQR() needs a model of two quantiles that returns gb.conformal.QuantilePrediction(x, "
+                "CQR() needs a model of two quantiles that returns a gb.conformal.QuantilePrediction(x, "
                 f"lower, upper), got a {type(prediction).__name__}. Combine two models: "
                 "gb.Quantiles(lower, upper)."
             )
@@ -280,7 +280,7 @@ def _broadcastable(q: np.ndarray, ends: Array) -> Array:
 
 
 def _moved(ends: Array, q: Array, sign: int) -> Array:
-    """Ends moved outwards by q, which may be negative or infinite, and rounded outwards by a few ulp."""
+    """Ends moved outward by q, which may be negative or infinite, and rounded outward by a few ulp."""
     xp = namespace(ends)
     limits = xp.finfo(ends.dtype)
     few = ULPS * float(limits.eps)

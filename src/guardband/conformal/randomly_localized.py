@@ -1,4 +1,4 @@
-"""`RandomlyLocalized`: calibration points near the new point have larger weights, without any training.
+"""`RandomlyLocalized`: larger weights for calibration points near the new point, without any training.
 
 Weights by the distance to the new point itself would not be valid, since the new point always lies at the
 center of its own kernel. The method first draws a point from the kernel around the new point and centers the
@@ -21,7 +21,7 @@ from guardband.conformal.weighted import scores_at_ranks, weighted_rank
 from guardband.values import Observations, Prediction
 
 
-# Files of version 0.2 lack `fresh` and keep the draws of that version.
+# Files written by version 0.2 lack `fresh` and keep the draws of that version.
 @kept(made=lambda parts: RandomlyLocalized(**{"fresh": False, **parts}))
 @dataclass(frozen=True, eq=False)
 class RandomlyLocalized(Calibrator):
@@ -32,16 +32,16 @@ class RandomlyLocalized(Calibrator):
     bandwidth
         Bandwidth of the kernel, in the units of x.
     inputs
-        Points from which the bandwidth is chosen in place of `bandwidth`, such as the training inputs, never
-        the calibration points.
+        Points from which the bandwidth is chosen if `bandwidth` is omitted, such as the training inputs. Do
+        not pass the calibration points.
     effective
-        Effective number of calibration points at a typical point, for the choice of the bandwidth. Few points
-        make a local band that is often infinite: at 95 % at least 19 must count.
+        Effective number of calibration points at a typical point, from which the bandwidth is chosen. A small
+        number gives a more local band that is more often infinite: 95 % requires at least 19.
     kernel
         "gauss" or "box".
     seed
         Seed of the randomized centers. The center drawn for x is a function of the seed, the calibration
-        scores and x, so the band is a fixed function and each calibration set has its own draws.
+        scores and x. The band is therefore a fixed function, and each calibration set has its own draws.
     fresh
         Whether draws depend on the calibration scores; False for calibrations saved by version 0.2.
 
@@ -87,7 +87,7 @@ class RandomlyLocalized(Calibrator):
         """Create a calibrator whose bandwidth is chosen from the training points."""
         if training_data is None:
             raise ValueError(
-                "--calibrator randomlylocalized chooses its bandwidth from training rows: "
+                "--calibrator randomlylocalized chooses its bandwidth from training rows. Pass "
                 "--training-data FILE."
             )
         return cls(inputs=training_data.x)
@@ -101,7 +101,7 @@ class RandomlyLocalized(Calibrator):
         confidence: Level | None = None,
     ) -> RandomlyLocalizedThreshold:
         """Sort the scores with their points."""
-        no_groups(groups, "RandomlyLocalized()", "it weighs points by their places.")
+        no_groups(groups, "RandomlyLocalized()", "it weights points by their positions.")
         no_confidence(confidence, "RandomlyLocalized()")
         scores, x = checked_scores(scores), points_of(prediction, "RandomlyLocalized()")
         if self.inputs is not None and point_array(self.inputs).shape[1] != x.shape[1]:
@@ -116,7 +116,7 @@ class RandomlyLocalized(Calibrator):
         )
 
     def _choose_bandwidth(self, n: int) -> float:
-        """The bandwidth at which `effective` of n points count, by bisection."""
+        """The bandwidth at which the effective number of n points is `effective`, by bisection."""
         x = point_array(self.inputs)
         target = min(self.effective / n, 1.0) * len(x)
         extent = float(np.ptp(x, axis=0).max()) or 1.0
@@ -142,13 +142,13 @@ class RandomlyLocalizedThreshold(Threshold):
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
         """Return the weighted quantile around a randomly drawn center for each new point, (n,)."""
-        no_groups(groups, "RandomlyLocalized()", "it weighs points by their places.")
+        no_groups(groups, "RandomlyLocalized()", "it weights points by their positions.")
         x = points_of(prediction, "RandomlyLocalized()")
         parts = [self._ranks(x[start : start + 1000], level) for start in range(0, len(x), 1000)]
         return scores_at_ranks(
             self.scores,
             np.concatenate(parts) if parts else np.empty(0, dtype=int),
-            "too few calibration points are near. Take a larger `bandwidth` or `effective`, or more "
+            "too few calibration points are near. Use a larger `bandwidth` or `effective`, or more "
             "calibration points.",
         )
 

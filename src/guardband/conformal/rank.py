@@ -49,9 +49,9 @@ def exact(level: Level, name: str = "level") -> Fraction:
     """The decimal number that the user wrote, as a fraction strictly between 0 and 1.
 
     Strings, decimals and fractions are exact. A float is interpreted as the decimal number of at most 12
-    digits that has its value. If there is none, it is a simple fraction such as 2/3 if it agrees to the last
-    bit, and otherwise the nearest decimal number of 12 digits. A scalar of lower precision is its shortest
-    decimal number, or such a fraction.
+    digits that has its value. If no such number exists, it is a simple fraction such as 2/3 that agrees to
+    the last bit, and otherwise the nearest decimal number of 12 digits. A scalar of lower precision is
+    interpreted as its shortest decimal number, or as such a fraction.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def rank(n: int, level: Level) -> int:
     Returns
     -------
     int
-        The rank, counted from 1; n + 1 stands for an infinite threshold.
+        The rank, counted from 1; n + 1 represents an infinite threshold.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def confident_rank(n: int, level: Level, confidence: Level) -> int:
     99
     """
     level, delta = exact(level), 1 - exact(confidence, "confidence")
-    low, high = 0, n + 1  # the tail at `low` exceeds delta, at `high` it does not
+    low, high = 0, n + 1  # the tail exceeds delta at `low` but not at `high`
     while high - low > 1:
         middle = (low + high) // 2
         if _binomial_tail_at_most(n, middle, level, delta):
@@ -229,8 +229,8 @@ def checked_scores(scores: ArrayLike) -> np.ndarray:
     scores = np.asarray(to_numpy(scores), dtype=np.float64)
     if scores.ndim != 1:
         raise ValueError(
-            f"`scores` should be one number per point, got shape {scores.shape}. Several outputs make one "
-            "score per point, their maximum; a threshold for each of them (joint=False) takes Split()."
+            f"`scores` should be one number per point, got shape {scores.shape}. Several outputs share one "
+            "score per point, their maximum; a threshold for each output (joint=False) requires Split()."
         )
     wrong = np.isnan(scores)
     if wrong.any():
@@ -256,7 +256,7 @@ def kth(ascending: np.ndarray, k: int) -> float:
 
 
 INFINITE_SCORES = (
-    "too many calibration scores are infinite: the scale is 0 at points that were missed. "
+    "too many calibration scores are infinite: the scale is 0 at points with nonzero error. "
     "Use a scale that is positive everywhere, such as score=Total(noise=...)."
 )
 
@@ -275,7 +275,7 @@ def allow_infinite() -> Iterator[None]:
 
 
 def warn_infinite(reason: str) -> None:
-    """Warn at the caller's line that a band is infinite, and state what makes it finite."""
+    """Warn at the caller's line that a band is infinite, with the reason and the remedy."""
     if _SUPPRESSED.get():
         return
     frame, depth = sys._getframe(1), 2
@@ -336,7 +336,7 @@ def parse_exact(number: str | Decimal | Fraction) -> Fraction:
 
 
 def _simple(value: np.floating) -> Fraction | None:
-    """A fraction of small denominator within one ulp, or None."""
+    """A fraction with a small denominator within one ulp, or None."""
     digits = np.finfo(value.dtype).precision
     most = min(SIMPLE, round(10 ** (digits / 2)))  # a larger bound would match every number
     near = Fraction(float(value)).limit_denominator(most)
@@ -344,7 +344,7 @@ def _simple(value: np.floating) -> Fraction | None:
 
 
 def _of_bfloat16(level: Array) -> Fraction:
-    """The shortest decimal number with this value in bfloat16, taken as the number that the user wrote."""
+    """The shortest decimal number with this value in bfloat16, assumed to be the number that was written."""
     for digits in (1, 2, 3, 4):
         decimal = f"{float(level):.{digits}g}"
         if level.new_tensor(float(decimal)) == level:
@@ -359,7 +359,7 @@ def _binomial_tail_at_most(n: int, k: int, p: Fraction, bound: Fraction) -> bool
     tail = float(betainc(k, n - k + 1, float(p)))
     if abs(tail - bound) > 1e-9 * bound:
         return tail < bound
-    if n > 20_000:  # an exact sum would take minutes; the larger rank is the safe one
+    if n > 20_000:  # an exact sum would take minutes, and the larger rank is safe
         return False
     a, b = p.numerator, p.denominator
     # With p = a / b, in integers: sum over j >= k of C(n, j) a^j (b - a)^(n - j) <= bound b^n.

@@ -1,10 +1,10 @@
 """`RiskControl`: a bound on the expected loss rather than on the probability of a miss.
 
-A loss measures the harm of a target y for a given band. It never increases as the band grows, and it is
-right-continuous in the threshold q. Let R(q) be the mean loss of n calibration points at threshold q, and B
-an upper bound of the loss. The method takes the smallest q with (n R(q) + B) / (n + 1) <= 1 - level. The
-expected loss of a new point is then at most 1 - level: the unseen point is counted with the largest possible
-loss. (Angelopoulos, Bates, Fisch, Lei and Schuster 2024)
+A loss measures the harm that a target y causes for a given band. It must not increase as the band grows, and
+it must be right-continuous in the threshold q. Let R(q) be the mean loss of n calibration points at threshold
+q, and B an upper bound of the loss. The method takes the smallest q with (n R(q) + B) / (n + 1) <= 1 - level.
+The expected loss of a new point is then at most 1 - level: the unseen point is counted with the largest
+possible loss. (Angelopoulos, Bates, Fisch, Lei and Schuster 2024)
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HALVINGS = 60
 @kept
 @dataclass(frozen=True)
 class ShareOutside:
-    """The share of the values of a row outside of the band: of its outputs, or of the nodes of a field.
+    """The share of the values in a row (its outputs, or the nodes of a field) that lie outside the band.
 
     Examples
     --------
@@ -57,18 +57,18 @@ class ShareOutside:
 class RiskControl(Calibrator):
     """Conformal risk control: the expected loss of a new point is at most 1 - level.
 
-    Use it to bound an average loss, such as the share of a field's nodes outside of the band, which is a
-    weaker guarantee than containing the whole field and gives a much narrower band. Use `Split()` to bound
-    the probability that a single measurement is missed.
+    Use it to bound an average loss, such as the share of a field's nodes outside the band. The guarantee is
+    weaker than containing the whole field, and the band is much narrower. Use `Split()` to bound the
+    probability that a single measurement is missed.
 
     Parameters
     ----------
     loss
         A function `loss(band, y)` that returns one number per row, between 0 and `largest` at every point,
-        new points included. It must not increase as the band grows, must be right-continuous in the threshold
-        (a value at the end of the band counts as inside), and must be 0 for an infinite band. By default the
-        share of values outside of the band. A bounded cost, such as min(distance / 0.1, 1), is another
-        example.
+        including new points. It must not increase as the band grows, must be right-continuous in the
+        threshold (a value at the end of the band counts as inside), and must be 0 for an infinite band. The
+        default is the share of values outside the band. Another example is a bounded cost such as
+        min(distance / 0.1, 1).
     largest
         Upper bound of the loss.
     targets
@@ -80,7 +80,7 @@ class RiskControl(Calibrator):
     -----
     The band needs largest / (1 - level) - 1 calibration points. At the calibration points, a loss above
     `largest`, one that increases between nine thresholds, and one that is not 0 for an infinite band are
-    refused. The remaining conditions are not checked. A user-defined loss is passed again at load:
+    refused. The remaining conditions are not checked. A user-defined loss is passed again when loading:
     `gb.load(folder, loss=...)`.
 
     Examples
@@ -108,7 +108,7 @@ class RiskControl(Calibrator):
             raise TypeError(f"`loss` should be a function (band, y) -> (n,) numbers, got {self.loss!r}.")
         if not 0 < self.largest < math.inf:
             raise ValueError(
-                f"`largest` should be the largest loss there can be, a positive number, got {self.largest}. "
+                f"`largest` should be an upper bound of the loss, a positive number, got {self.largest}. "
                 "An unbounded loss can be clipped: np.minimum(loss, 1)."
             )
 
@@ -116,12 +116,12 @@ class RiskControl(Calibrator):
     def promise(self) -> str:
         """The bound on the expected loss."""
         return (
-            "If the calibration points and a new point are exchangeable (drawn alike, from the same places "
-            f"with the same noise), and the loss {_loss_name(self.loss)} never rises as the band grows, is "
-            f"right-continuous in the threshold, lies between 0 and {self.largest:g} at every point, new "
-            "ones too, and is 0 for an infinite band, the expected loss of a new measurement is at most "
-            "1 - level. Nothing is promised of how often a "
-            "measurement lies wholly inside the band."
+            "If the calibration points and a new point are exchangeable (sampled in the same way, in the "
+            f"same region and with the same noise), and the loss {_loss_name(self.loss)} never increases "
+            f"as the band grows, is right-continuous in the threshold, lies between 0 and {self.largest:g} "
+            "at every point, including new ones, and is 0 for an infinite band, the expected loss of a new "
+            "measurement is at most 1 - level. Nothing is promised about how often a measurement lies "
+            "entirely inside the band."
         )
 
     def promised(self, level: Level) -> None:
@@ -145,10 +145,10 @@ class RiskControl(Calibrator):
         confidence: Level | None = None,
     ) -> RiskThreshold:
         """Return the threshold, after checks that losses do not increase and vanish for infinite bands."""
-        no_groups(groups, "RiskControl()", "it treats all points alike.")
+        no_groups(groups, "RiskControl()", "it treats all points in the same way.")
         no_confidence(confidence, "RiskControl()")
         if self.targets is None or self.score is None:
-            raise ValueError("RiskControl() needs the targets: calibrate by `gb.calibrate`, on points.")
+            raise ValueError("RiskControl() needs the targets. Calibrate with `gb.calibrate`, on points.")
         threshold = RiskThreshold(np.sort(checked_scores(scores)), prediction, self.targets, self)
         threshold.refuse_increasing()
         threshold.refuse_unavoidable()
@@ -166,12 +166,12 @@ class RiskThreshold(Threshold):
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
         """Return the smallest threshold with sufficiently small losses, by bisection, or infinity."""
-        no_groups(groups, "RiskControl()", "it treats all points alike.")
+        no_groups(groups, "RiskControl()", "it treats all points in the same way.")
         size = self.size(level)
         if size.have < size.need:
             warn_infinite(
                 f"an expected loss of {float(1 - exact(level)):g}, of at most {self.risk.largest:g}, needs "
-                f"{size.need:g} calibration points, there are {size.have:g}."
+                f"{size.need:g} calibration points, but there are {size.have:g}."
             )
             return math.inf
         finite = self.scores[np.isfinite(self.scores)]
@@ -187,7 +187,7 @@ class RiskThreshold(Threshold):
         return high
 
     def size(self, level: Level) -> Size:
-        """Return the number of calibration points, the new point being counted with the largest loss."""
+        """Return the number of calibration points; the new point counts with the largest loss."""
         need = math.ceil(Fraction(repr(float(self.risk.largest))) / (1 - exact(level)) - 1)
         return Size(len(self.scores), max(1, need))
 
@@ -198,14 +198,14 @@ class RiskThreshold(Threshold):
         losses = np.asarray(to_numpy(self.risk.loss(band, self.targets)), dtype=float)
         if losses.shape != (len(self.scores),):
             raise ValueError(
-                f"`loss` should give one number per row, ({len(self.scores)},), got shape {losses.shape}."
+                f"`loss` should return one number per row, shape ({len(self.scores)},), got {losses.shape}."
             )
         wrong = ~((losses >= 0) & (losses <= self.risk.largest))
         if checked and wrong.any():
             row = int(wrong.argmax())
             raise ValueError(
-                f"`loss` should lie between 0 and largest={self.risk.largest:g}, but row {row} loses "
-                f"{losses[row]:g}. Clip it, np.minimum(loss, {self.risk.largest:g}), or give a `largest`."
+                f"`loss` should lie between 0 and largest={self.risk.largest:g}, but row {row} has "
+                f"loss {losses[row]:g}. Clip it, np.minimum(loss, {self.risk.largest:g}), or pass `largest`."
             )
         return losses
 
@@ -218,8 +218,8 @@ class RiskThreshold(Threshold):
             if before is not None and (losses > before + 1e-12 * self.risk.largest).any():
                 row = int((losses - before).argmax())
                 raise ValueError(
-                    f"`loss` should fall as the band grows, but that of row {row} rises from {before[row]:g} "
-                    f"to {losses[row]:g}. Losses that penalize wide bands are not supported."
+                    f"`loss` should not increase with the band, but that of row {row} rises from "
+                    f"{before[row]:g} to {losses[row]:g}. Losses that penalize wide bands are not supported."
                 )
             before = losses
 
@@ -231,9 +231,9 @@ class RiskThreshold(Threshold):
         if wrong.any():
             row = int(wrong.argmax())
             raise ValueError(
-                f"`loss` should be 0 where the band is infinite, but row {row} loses {losses[row]:g} there: "
-                "no band is large enough. Subtract the unavoidable loss; if the loss divides by a width, "
-                "return 0 for infinite ones."
+                f"`loss` should be 0 for an infinite band, but row {row} then has loss {losses[row]:g}, so "
+                "no band is large enough. Subtract the unavoidable loss. If the loss divides by a width, "
+                "return 0 for infinite widths."
             )
 
     def _sufficient(self, q: float, level: Level) -> bool:

@@ -1,4 +1,4 @@
-"""`ScoreCalibrated`: prediction sets defined by a score and a threshold, the most common kind."""
+"""`ScoreCalibrated`: prediction sets defined by a score and a threshold, the most common kind of set."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from guardband.values.grids import FieldGrid
 from guardband.values.labeled import Axes, inputs, matched, several
 
 FIXED = "This assumes that model, score and settings were fixed without the calibration data."
-"""An assumption of every promise that rests on calibration scores."""
+"""An assumption of every promise that is based on calibration scores."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreCalibrated(Calibrated):
-    """A predictor with a score and a threshold: the set at x is all y with a score of at most q(x, level).
+    """A predictor with a score and a threshold: the set at x contains all y with a score <= q(x, level).
 
     It stores the predictions and targets at the calibration points and, in the threshold, their sorted
     scores. A call neither fits nor draws anything.
@@ -101,8 +101,8 @@ class ScoreCalibrated(Calibrated):
         """Return the prediction at x (n, d) before calibration."""
         if self.predictor is None:
             raise ValueError(
-                "This was calibrated from arrays and has no predictor to call at x: "
-                "use `calibrated.band(gb.Prediction(x, mean, scale), level)`."
+                "This object was calibrated from arrays and has no predictor to call at x. "
+                "Use `calibrated.band(gb.Prediction(x, mean, scale), level)`."
             )
         x = self.places(x)
         known = self.prediction.x
@@ -203,7 +203,7 @@ class ScoreCalibrated(Calibrated):
         if not isinstance(prediction, type(known)):
             raise TypeError(
                 f"At calibration the prediction was a {type(known).__name__}, now it is a "
-                f"{type(prediction).__name__}. The score must be the same function at both ends."
+                f"{type(prediction).__name__}. The score must be the same function at both times."
             )
         if prediction.mean.shape[1:] != known.mean.shape[1:] or (prediction.scale is None) != (
             known.scale is None
@@ -216,8 +216,8 @@ class ScoreCalibrated(Calibrated):
         axes, known = several(prediction.targets), self.target_axes
         if axes and known and matched(prediction.mean, axes, known, "mean") is not prediction.mean:
             raise ValueError(
-                f"The mean of this prediction has other axes or columns than at calibration, "
-                f"{', '.join(map(str, known.words or known.dims[1:]))}. Bring them into that order."
+                "The axes or columns of the mean of this prediction should be those of calibration, "
+                f"{', '.join(map(str, known.words or known.dims[1:]))}. Reorder them to match."
             )
         return None if groups is None else group_labels(groups, len(prediction))
 
@@ -228,7 +228,7 @@ class ScoreCalibrated(Calibrated):
         if columns is not None and known != columns:
             raise ValueError(
                 f"The x of this prediction has the columns {', '.join(map(str, columns))}; at calibration "
-                f"they were {', '.join(map(str, known or ()))}. Bring them into that order."
+                f"they were {', '.join(map(str, known or ()))}. Reorder them to match."
             )
 
     @cached_property
@@ -252,12 +252,12 @@ class ScoreCalibrated(Calibrated):
     def promise(self) -> str:
         """The guarantee and its assumptions, in words."""
         details = f" {FIXED}"
-        details += "" if self.joint else " This is promised for each output by itself, not for all at once."
+        details += "" if self.joint else " This is promised for each output separately, not for all jointly."
         details += f" {self.score.scope}".rstrip()
         details += "" if self.predictor is None else f" {self.predictor.scope}".rstrip()
         if self.confidence is None:
             return f"{self.learned.promise}{details}"
-        each = " of each group by itself" if self.threshold.needs_groups else ""
+        each = " for each group separately" if self.threshold.needs_groups else ""
         conditional = self.learned.confident(float(exact(self.confidence)), each)
         return f"{self.learned.promise}{details} {conditional}"
 
@@ -320,7 +320,7 @@ class ScoreCalibrated(Calibrated):
         )
 
     def before(self, prediction: Prediction, level: Level) -> Band | None:
-        """Return the uncalibrated band given by the predictor's own scale; None if it has no scale."""
+        """Return the uncalibrated band from the predictor's own scale; None if it has no scale."""
         return self.score.before(prediction, level)
 
     def misses(self, level: Level) -> np.ndarray | None:
@@ -413,10 +413,10 @@ def calibrate_prediction(
         if not isinstance(value, kind):
             raise TypeError(f"`{name}` should be an object such as {example}, got {value!r}.")
     if y.shape != prediction.mean.shape:
-        cure = " Fields are (N, *grid, m), outputs last, on both sides." if y.ndim > 2 else ""
+        cure = " Both should be fields of shape (N, *grid, m), with outputs last." if y.ndim > 2 else ""
         raise ValueError(
             "`y_cal` should have the shape of the predictions, "
-            f"got {tuple(y.shape)} beside {tuple(prediction.mean.shape)}.{cure}"
+            f"got {tuple(y.shape)} and {tuple(prediction.mean.shape)}.{cure}"
         )
     if len(y) == 0:
         raise ValueError("`y_cal` should hold at least one calibration point, got none.")
@@ -454,18 +454,20 @@ def checked_names(
     """Names for arrays; raises an error if the columns or the predictor are already named."""
     x, mean = prediction.x, prediction.mean
     if mean.ndim != 2 or (x is not None and x.ndim != 2):
-        raise ValueError("`names` are for points, x (n, d). Whole fields name their axes: gb.Fields.")
+        raise ValueError("`names` apply to points, x (n, d). Name the axes of whole fields with gb.Fields.")
     declared = None if columns is not None or predictor is None else predictor.field_names
     checked = Names.given(names, None if x is None else x.shape[1], mean.shape[1])
     if columns is not None or (declared is not None and declared != checked):
         existing = columns if declared is None else ", ".join((*declared.axes, *declared.outputs))
-        raise ValueError(f"`names` are for arrays, and here names are known: {existing}. Leave `names` out.")
+        raise ValueError(
+            f"`names` apply to arrays without names, but the names are {existing}. Omit `names`."
+        )
     return checked
 
 
 def _refuse_places(x: Array, known: Array) -> None:
     raise ValueError(
-        f"`x` should be like the calibration points, (n, {', '.join(map(str, known.shape[1:]))}), "
+        f"`x` should have the shape of the calibration points, (n, {', '.join(map(str, known.shape[1:]))}), "
         f"got shape {tuple(x.shape)}."
     )
 
@@ -473,14 +475,14 @@ def _refuse_places(x: Array, known: Array) -> None:
 def _refuse_outputs(prediction: Prediction, calibrated_on: Prediction) -> None:
     if prediction.mean.shape[1:] != calibrated_on.mean.shape[1:]:
         whole = calibrated_on.mean.ndim > 2
-        what = "fields like those" if whole else "the outputs"
-        why = " A promise is about the nodes and steps that were calibrated, not about others." * whole
+        what = "the grid and outputs" if whole else "the outputs"
+        why = " A promise applies only to the nodes and steps used at calibration." * whole
         raise ValueError(
-            f"The prediction should have {what} it was calibrated with, "
+            f"The prediction should have {what} that it had at calibration, "
             f"{tuple(calibrated_on.mean.shape[1:])}, got {tuple(prediction.mean.shape[1:])}.{why}"
         )
     having = {True: "had no scale", False: "had a scale"}
     raise ValueError(
         f"At calibration the prediction {having[calibrated_on.scale is None]}, now it "
-        f"{having[prediction.scale is None]}. The score must be the same function at both ends."
+        f"{having[prediction.scale is None]}. The score must be the same function at both times."
     )

@@ -34,16 +34,19 @@ from guardband.values import Band, Observations, Prediction
 from guardband.values.grids import FieldGrid
 
 ULPS = 4
-"""Number of units in the last place by which means and thresholds are rounded outwards."""
+"""Number of units in the last place by which means and thresholds are rounded outward."""
 
 SPREAD_RATIO = 100.0
 """Ratio of output spreads above which a common unit is questionable."""
 
 
 class Score(ABC):
-    """How far y is from the prediction, one number per row: a fixed function of both, possibly negative.
+    """A measure of the distance of y from the prediction: a fixed function with one number per row.
 
-    With `joint=False` there is one number per row and output (n, k), and each output has its own threshold.
+    Scores may be negative.
+
+    With `joint=False` there is one number per row and output, shape (n, k), and each output has its own
+    threshold.
 
     Attributes
     ----------
@@ -127,13 +130,14 @@ class Score(ABC):
 
         Suppose that a box misses the truth and that the noise has median zero and is independent of the box.
         The truth lies on one side of the box in some output, and with probability at least 1/2 the noise does
-        not move the reading towards the box. So the truth is missed at most twice as often as a reading.
+        not move the reading toward the box. The truth is therefore missed at most twice as often as a
+        reading.
         """
         return False
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether the score and band of a row use elementwise arithmetic on that row only.
+        """Whether the score and band of a row use only elementwise arithmetic on that row.
 
         Rows computed together then have the same bits as rows computed one by one.
         """
@@ -145,7 +149,7 @@ class Score(ABC):
         return Absolute(joint=self.joint)
 
     def __repr__(self) -> str:
-        parts = fields(self) if is_dataclass(self) else ()  # defaults are left out
+        parts = fields(self) if is_dataclass(self) else ()  # defaults are omitted
         settings = [
             f"{p.name}={getattr(self, p.name)!r}" for p in parts if getattr(self, p.name) != p.default
         ]
@@ -197,12 +201,12 @@ class Score(ABC):
             If the sets of the score cannot be described by ends or a radius.
         """
         raise TypeError(
-            f"The set of {type(self).__name__}() is not a box, so it has no ends. Test membership: "
+            f"The set of {type(self).__name__}() is not a box, so it has no ends. Test membership with "
             "calibrated.contains(x, y, level)."
         )
 
     def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
-        """Return the score with settings learned from training data, such as units; most learn nothing.
+        """Return the score with settings learned from training data, such as units, if it has any.
 
         Parameters
         ----------
@@ -220,7 +224,7 @@ class Score(ABC):
 
     @property
     def scope(self) -> str:
-        """A sentence for the promise on the meaning of the sets; empty for most scores."""
+        """A sentence for the promise that explains the sets; empty for most scores."""
         return ""
 
     def threshold(
@@ -267,7 +271,7 @@ class Score(ABC):
         Returns
         -------
         str or None
-            The warning; None if there is no reason for one.
+            The warning, or None.
         """
         return None
 
@@ -294,7 +298,7 @@ class Symmetric(Score):
 
     Several outputs share one score, their maximum, so the band is joint: all outputs lie inside
     simultaneously with probability at least the level. With `joint=False` each output has its own score and
-    threshold. A unit of zero claims certainty: any error then scores infinity, and an exact prediction scores
+    threshold. A unit of zero means certainty: any error then scores infinity, and an exact prediction scores
     zero.
 
     Examples
@@ -368,14 +372,14 @@ class Symmetric(Score):
     def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
         """Return all targets that score at most q, one number or one per row (n,).
 
-        The ends are rounded outwards by a few ulp, so that a target whose computed score is at most q lies in
+        The ends are rounded outward by a few ulp, so that a target whose computed score is at most q lies in
         the computed band. At least k of the n calibration points therefore lie in the band.
         """
         low, high = prediction.outward
         with np.errstate(over="ignore", under="ignore"):
             half = _half_width(self.unit(prediction), q, prediction)
             upper = high + half
-            # A full-size `half` has no other reference: reusing its memory avoids a large array.
+            # No other reference to a full-size `half` exists, so its memory is reused.
             reusable = getattr(half, "shape", None) == low.shape
             lower = namespace(low).subtract(low, half, out=half) if reusable else low - half
         return Band.around(prediction, lower, upper, level)
@@ -424,9 +428,9 @@ class _UnitScore(Symmetric):
             return None
         return (
             f"The outputs differ in size by a factor of {spread.max() / spread.min():.2g}, and "
-            f"their units are unknown, so all get one width. Give {type(self).__name__}(units=[...]), one "
-            "per output; or the predictor's `training_data`, whose spread then is the unit; or "
-            f"{type(self).__name__}(joint=False), for a separate threshold and promise for each output."
+            f"their units are unknown, so all get one width. Use {type(self).__name__}(units=[...]) with one "
+            "unit per output, or pass `training_data` to the predictor to use its spread as the unit, or "
+            f"use {type(self).__name__}(joint=False) for a separate threshold and promise for each output."
         )
 
     def _lacks_units(self, prediction: Prediction) -> bool:
@@ -445,7 +449,7 @@ class _UnitScore(Symmetric):
 @kept
 @dataclass(frozen=True, repr=False)
 class Absolute(_UnitScore):
-    """|y - mean|: a band of constant width, the baseline for other scores.
+    """|y - mean|, for bands of constant width, the baseline for other scores.
 
     Parameters
     ----------
@@ -480,7 +484,9 @@ class Absolute(_UnitScore):
 @kept
 @dataclass(frozen=True, repr=False)
 class Scaled(_UnitScore):
-    """|y - mean| / scale: wide where the predictor is uncertain. Without a scale, constant width in `units`.
+    """|y - mean| / scale, for bands that are wide where the predictor is uncertain.
+
+    Without a scale, the band has constant width in `units`.
 
     Parameters
     ----------
@@ -513,7 +519,7 @@ class Scaled(_UnitScore):
 @kept
 @dataclass(frozen=True, repr=False)
 class Total(Symmetric):
-    """|y - mean| / sqrt(scale^2 + noise^2): for noisy targets and a scale that models the model error only.
+    """|y - mean| / sqrt(scale^2 + noise^2), for noisy targets and a scale that describes only model error.
 
     An epistemic scale (ensembles, Laplace approximations, posterior samples) goes to zero as data accumulate,
     but measurement noise does not.
@@ -529,7 +535,10 @@ class Total(Symmetric):
     Examples
     --------
     >>> import guardband as gb
-    >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [0.0] * 9  # the model is sure of itself
+    >>> y, scale = (
+    ...     [1, 2, 3, 4, 5, 6, 7, 8, 9],
+    ...     [0.0] * 9,
+    ... )  # the model reports no uncertainty
     >>> calibrated = gb.calibrate_arrays(
     ...     [0.0] * 9, y, scale, score=gb.conformal.Total(noise=3.0)
     ... )
@@ -568,7 +577,7 @@ def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | 
     """Return mean +- z scale, the uncalibrated band of a scale interpreted as a Gaussian standard deviation.
 
     The band has no guarantee. It is plotted next to calibrated bands to show the effect of calibration. Even
-    for a correct scale, each output is covered separately at the level, and all outputs jointly less often.
+    for a correct scale, only the coverage of each separate output equals the level; joint coverage is lower.
 
     Parameters
     ----------
@@ -592,8 +601,8 @@ def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | 
     """
     if prediction.scale is None:
         raise ValueError(
-            "There is no band before calibration: this predictor has no scale. "
-            "Calibrate it, or use a predictor that has one."
+            "This predictor has no scale, so it has no band before calibration. "
+            "Calibrate it, or use a predictor with a scale."
         )
     level = float(exact(level))
     return (score or Scaled()).band(prediction, NormalDist().inv_cdf((1 + level) / 2), level)
@@ -605,7 +614,9 @@ def _positive_numbers(
     """One number or one per output, validated to be finite and positive, or nonnegative if `zero`."""
     index = getattr(values, "index", ())  # that of a Series; lists have a method of this name
     if not callable(index) and any(isinstance(label, str) for label in index):
-        raise TypeError(f"`{name}` follows the order of the outputs, but this Series has names: .to_numpy().")
+        raise TypeError(
+            f"`{name}` follows the order of the outputs, but this Series has names. Pass .to_numpy()."
+        )
     sizes = to_numpy(floats(values, name))
     if sizes.ndim > 1 or not (np.isfinite(sizes) & (sizes >= 0 if zero else sizes > 0)).all():
         raise ValueError(f"`{name}` should be {what}, got {values}.")

@@ -55,8 +55,8 @@ DIGIT = 16
 def order_statistics(shards: Sequence[Shard], ranks: Sequence[int], *, run: Run = map) -> np.ndarray:
     """Return the k-th smallest of all scores for each rank k, exactly.
 
-    It takes two passes over float32 scores and four over float64 scores. A pass uses 512 KiB of counters per
-    shard and distinct prefix.
+    The function makes two passes over float32 scores and four over float64 scores. A pass uses 512 KiB of
+    counters per shard and distinct prefix.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def calibrate_shards(
     prediction = predict(predictor, points)
     if prediction.x is None:
         prediction = replace(prediction, x=points)
-    empty = prediction.take(slice(0))  # no calibration points, but their numbers of coordinates and outputs
+    empty = prediction.take(slice(0))  # no points, but the right numbers of coordinates and outputs
     return ScoreCalibrated(
         predictor,
         score or Scaled(),
@@ -185,23 +185,23 @@ class ShardThreshold(Threshold):
     thresholds: dict[Fraction, float]
 
     def count(self) -> int:
-        """Return the number of scores, which remain in their files."""
+        """Return the number of scores, which remain in the shards."""
         return self.n
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
         """Return the k-th smallest score, for a level fixed in advance."""
-        no_groups(groups, "calibrate_shards", "it treats all points alike.")
+        no_groups(groups, "calibrate_shards", "it treats all points in the same way.")
         if exact(level) not in self.thresholds:
             known = ", ".join(f"{float(level):g}" for level in self.thresholds)
             raise ValueError(
-                f"`level` should be one of those the shards were read for, {known}, got "
-                f"{float(exact(level)):g}. Read them again with this level among `levels`."
+                f"`level` should be one of the `levels` of this calibration, {known}, got "
+                f"{float(exact(level)):g}. Calibrate again with this level in `levels`."
             )
         q = self.thresholds[exact(level)]
         if math.isinf(q):
             need = points_needed(level)
             warn_infinite(
-                f"level {float(exact(level)):g} needs {need} scores, there are {self.n}."
+                f"level {float(exact(level)):g} needs {need} scores, but there are {self.n}."
                 if self.n < need
                 else "too many scores are infinite."
             )

@@ -54,8 +54,8 @@ class Split(Calibrator):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> SplitThreshold:
-        """Sort the scores, so that every level is a look-up. Scores (n, k) are sorted by column."""
-        no_groups(groups, "Split()", "it treats all points alike. Did you mean Grouped()?")
+        """Sort the scores, so that each level requires only a lookup. Scores (n, k) are sorted by column."""
+        no_groups(groups, "Split()", "it treats all points in the same way. Did you mean Grouped()?")
         if np.ndim(scores) == 2:
             parts = [np.sort(checked_scores(part)) for part in np.asarray(scores).T]
             return SplitThreshold(np.stack(parts, axis=1), confidence)
@@ -76,13 +76,13 @@ class SplitThreshold(Threshold):
     ) -> float | np.ndarray:
         """Return the k-th smallest score, or that of each column (1, k); infinite if n is too small."""
         if groups is not None:
-            no_groups(groups, "Split()", "it treats all points alike. Did you mean Grouped()?")
+            no_groups(groups, "Split()", "it treats all points in the same way. Did you mean Grouped()?")
         n = len(self.scores)
         k = rank_for(n, level, self.confidence)
         if k > n:
             warn_infinite(
                 f"{level_text(level, self.confidence)} needs {points_needed(level, self.confidence)} "
-                f"calibration points, there are {n}."
+                f"calibration points, but there are {n}."
             )
             return math.inf if self.scores.ndim == 1 else np.full((1, self.scores.shape[1]), np.inf)
         q, one = self.scores[k - 1], self.scores.ndim == 1

@@ -2,10 +2,10 @@
 
 Residuals y - mean combine model error and noise. If the noise distribution is known, symmetric and unimodal,
 P(|r + noise| > s) increases with |r|. The share of residuals beyond s therefore bounds the share of points at
-which the model error exceeds t. The bound is evaluated at a fixed set of s, and the best one is used. A
-second bound requires only symmetric noise: if the model error exceeds q, the reading deviates by q or more in
-the same direction with probability at least one half. The smaller of the two bounds holds with the requested
-confidence.
+which the model error exceeds t. The bound is evaluated at a fixed set of values of s, and the best result is
+used. A second bound requires only symmetric noise: if the model error exceeds q, the reading deviates by q or
+more in the same direction with probability at least one half. The smaller of the two bounds holds with the
+requested confidence.
 """
 
 from __future__ import annotations
@@ -63,12 +63,13 @@ class Truth(Calibrator):
 
     Notes
     -----
-    Readings at the same point, equally many at each point, are averaged first. With a hundred points the band
-    is hardly narrower than a band for measurements; with thousands it can be narrower than the noise.
+    Readings at the same point are averaged first, and every point must have the same number of them. With a
+    hundred points the band is hardly narrower than a band for measurements; with thousands it can be narrower
+    than the noise.
 
     Readings that scatter less than the declared noise alone are refused; correctly declared noise is refused
-    with probability at most 1/1000. Noise declared too large, together with a model that errs at some points,
-    is mostly not detected: model error takes the place of the missing noise, and the guarantee is void.
+    with probability at most 1/1000. If the declared noise is too large and the model errs at some points, the
+    mistake is usually not detected, since model error replaces the missing noise, and the guarantee is void.
 
     Examples
     --------
@@ -98,22 +99,22 @@ class Truth(Calibrator):
     def __post_init__(self) -> None:
         if not isinstance(self.noise, NoiseLaw):
             raise TypeError(
-                f"`noise` should be a law, such as gb.conformal.GaussianNoise(0.05) or "
+                "`noise` should be a distribution, such as gb.conformal.GaussianNoise(0.05) or "
                 f"gb.conformal.BoundedNoise(0.1), got {self.noise!r}."
             )
 
     @property
     def promise(self) -> str:
         """The guarantee for the truth, with all assumptions on the noise."""
-        mean = "" if self.readings == 1 else f", readings at a place being averaged, {self.readings} each"
-        places = "If all places, those of calibration and a new one, are drawn alike"
+        mean = "" if self.readings == 1 else f", with {self.readings} readings averaged at each point"
+        places = "If all points, those of calibration and a new one, are sampled in the same way"
         law = (
-            f" and noise is {self.noise!r} at each, independent of the place, of the truth and of all else"
+            f" and noise is {self.noise!r} at each, independent of the point, the truth and everything else"
             if self.noise.known
             else f" and no reading is farther than {self.noise.bound:g} from the truth"
         )
         return (
-            f"{places}{law}{mean}, the noise-free truth at a new place lies in the band with probability at "
+            f"{places}{law}{mean}, the noise-free truth at a new point lies in the band with probability at "
             "least the level. Nothing is promised about a new measurement."
         )
 
@@ -150,7 +151,7 @@ class Truth(Calibrator):
         confidence: Level | None = None,
     ) -> Threshold:
         """Return the bound on |truth - mean|; raise an error if the readings contradict the noise."""
-        no_groups(groups, "a band for the truth", "it treats all points alike.")
+        no_groups(groups, "a band for the truth", "it treats all points in the same way.")
         if tuple(prediction.mean.shape[1:]) != (1,):
             raise ValueError(
                 "A band for the truth supports one output, (n, 1), got predictions of shape "
@@ -162,7 +163,7 @@ class Truth(Calibrator):
             return BoundedThreshold(plain, self.noise.bound)
         if confidence is None:
             raise ValueError(
-                "A band for the truth behind noise of a known law is promised with a confidence: give "
+                "A band for the truth under noise with a known distribution requires a confidence. Pass "
                 "`confidence`, such as 0.95."
             )
         threshold = TruthThreshold(np.sort(checked_scores(scores)), self.noise, confidence)
@@ -180,12 +181,12 @@ class TruthThreshold(Threshold):
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
         """Return the smaller of the two bounds; infinite, with a warning, if there are too few points."""
-        no_groups(groups, "a band for the truth", "it treats all points alike.")
+        no_groups(groups, "a band for the truth", "it treats all points in the same way.")
         t = min(self.symmetric_bound(level), self.distribution_bound(level))
         if t == math.inf:
             size = self.size(level)
             what = f"{level_text(level, self.confidence)}, of the truth,"
-            warn_infinite(f"{what} needs {size.need:g} calibration points, there are {size.have:g}.")
+            warn_infinite(f"{what} needs {size.need:g} calibration points, but there are {size.have:g}.")
         return t
 
     def symmetric_bound(self, level: Level) -> float:
@@ -194,13 +195,13 @@ class TruthThreshold(Threshold):
         return kth(self.scores, k)
 
     def distribution_bound(self, level: Level) -> float:
-        """The bound from the noise distribution: a t that the model error exceeds at a share <= 1 - level."""
+        """The bound from the noise distribution; at most a share 1 - level of the model errors exceeds it."""
         s, alpha = self._thresholds, float(1 - exact(level))
         alone = self.noise.beyond(s, 0.0)
         # share beyond s >= alone + P(|r| > t) (beyond(s, t) - alone), so t is valid if beyond(s, t) reaches:
         shares = self._shares(1 - half_miscoverage(self.confidence))
         wanted = alone + (shares - alone) / alpha + SLACK
-        informative = (wanted < 1) & (shares > alone)  # shares below those of the noise alone bound no error
+        informative = (wanted < 1) & (shares > alone)  # shares below those of the noise alone give no bound
         s, wanted = s[informative], wanted[informative]
         low, high = np.zeros(len(s)), s + 100 * self.noise.unit
         for _ in range(40):
@@ -266,9 +267,9 @@ def truth_calibration(
     """Score and calibrator of a band for the truth, with defaults."""
     if noise is None:
         raise ValueError(
-            "A band for the truth needs the law of the noise: noise=gb.conformal.GaussianNoise(0.05), "
-            "LaplaceNoise, UniformNoise, or gb.conformal.BoundedNoise(0.1) where only a bound is known."
+            "A band for the truth needs a noise distribution: noise=gb.conformal.GaussianNoise(0.05), "
+            "LaplaceNoise, UniformNoise, or gb.conformal.BoundedNoise(0.1) if only a bound is known."
         )
     if calibrator is not None:
-        raise ValueError(f"A band for the truth chooses its calibrator; leave out {calibrator!r}.")
+        raise ValueError(f"A band for the truth chooses its own calibrator. Omit {calibrator!r}.")
     return Absolute() if score is None else score, Truth(noise)

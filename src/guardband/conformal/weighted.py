@@ -1,8 +1,8 @@
 """`Weighted`: covariate shift between calibration points and new points, corrected by density ratios.
 
-Each calibration point is weighted by the density of new points over that of calibration points, w(x). The new
-point has its own weight, at an infinite score. If that weight is large, few calibration points are comparable
-and the band is infinite.
+The weight of a calibration point at x is the density of new points divided by that of calibration points,
+w(x). The new point has its own weight, at an infinite score. If that weight is large, few calibration points
+are comparable and the band is infinite.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ LARGEST_LOG_RATIO = 50.0
 @kept
 @dataclass(frozen=True, eq=False)
 class Weighted(Calibrator):
-    """Weighted conformal prediction, for new points whose x is distributed differently (covariate shift).
+    """Weighted conformal prediction for new points whose x has a different distribution (covariate shift).
 
-    The distribution of y given x must be the same. With the true ratio, and calibration points and new points
-    that are independent of each other, a new point is covered with probability at least `level`. With an
-    estimated ratio (`density_ratio`), this holds approximately.
+    The distribution of y given x must be the same for calibration points and new points. With the true ratio
+    and independent points, a new point is covered with probability at least `level`. With an estimated ratio
+    (`density_ratio`), this guarantee holds approximately.
 
     Parameters
     ----------
     ratio
-        A function from x (n, d) to weights (n,) >= 0: the density of new points over that of calibration
-        points, up to a constant factor.
+        A function from x (n, d) to nonnegative weights (n,): the density of new points divided by that of
+        calibration points, up to a constant factor.
 
     Notes
     -----
@@ -82,11 +82,11 @@ class Weighted(Calibrator):
         """The guarantee under the shift."""
         return (
             "If the calibration points and a new point are drawn independently of each other, the new one "
-            "differs from the others only in where it lies, and `ratio` is the true density ratio up to a "
+            "differs from the others only in its location, and `ratio` is the true density ratio up to a "
             "constant factor, a new measurement lies in the band with probability at least the level. With a "
             "ratio estimated without the calibration points the probability is at least the level minus half "
-            "the mean absolute error of the estimate, both ratios being scaled to mean 1 over the law of the "
-            "calibration points; this error is not known."
+            "the mean absolute error of the estimate, both ratios being scaled to mean 1 over the "
+            "distribution of the calibration points; this error is not known."
         )
 
     @classmethod
@@ -96,7 +96,7 @@ class Weighted(Calibrator):
         """Create a calibrator with a ratio estimated from queries and training (or calibration) points."""
         if queries is None:
             raise ValueError(
-                "--calibrator weighted needs to know where bands will be asked for: --query FILE."
+                "--calibrator weighted needs the points at which bands will be used. Pass --query FILE."
             )
         return cls(density_ratio(x if training_data is None else training_data.x, queries))
 
@@ -109,7 +109,7 @@ class Weighted(Calibrator):
         confidence: Level | None = None,
     ) -> WeightedThreshold:
         """Sort the scores, each with its weight."""
-        no_groups(groups, "Weighted()", "it weighs points by their places.")
+        no_groups(groups, "Weighted()", "it weights points by their positions.")
         no_confidence(confidence, "Weighted()")
         scores = checked_scores(scores)
         weights = self._weights(prediction)
@@ -122,12 +122,14 @@ class Weighted(Calibrator):
         weights = found.reshape(-1)
         if len(weights) != len(x):
             raise ValueError(
-                f"`ratio` should give one weight per point, ({len(x)},), got shape {found.shape}."
+                f"`ratio` should return one weight per point, shape ({len(x)},), got shape {found.shape}."
             )
         bad = ~(np.isfinite(weights) & (weights >= 0))
         if bad.any():
             row = int(bad.argmax())
-            raise ValueError(f"`ratio` should give finite weights >= 0, but row {row} is {weights[row]:g}.")
+            raise ValueError(
+                f"`ratio` should return finite, nonnegative weights, but row {row} is {weights[row]:g}."
+            )
         return weights
 
 
@@ -150,14 +152,14 @@ class WeightedThreshold(Threshold):
         return float(shares.sum() ** 2 / (shares**2).sum())
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
-        """Return per new point the smallest score whose cumulative weight reaches `level`, or infinity."""
-        no_groups(groups, "Weighted()", "it weighs points by their places.")
+        """Return for each new point the smallest score with cumulative weight >= `level`, or infinity."""
+        no_groups(groups, "Weighted()", "it weights points by their positions.")
         own = self.weight_of(prediction)
         rank = weighted_rank(self.weights[None], own, level)
         return scores_at_ranks(
             self.scores,
             rank,
-            "there are too few similar calibration points; the effective sample size is "
+            "too few calibration points are similar; the effective sample size is "
             f"{self.effective:.0f} of {len(self.scores)}.",
         )
 
@@ -223,7 +225,7 @@ def scores_at_ranks(scores: np.ndarray, rank: np.ndarray, why: str) -> np.ndarra
 def density_ratio(
     x_cal: ArrayLike, x_query: ArrayLike, *, method: Literal["logistic", "kernel"] = "logistic"
 ) -> Callable[[Array], np.ndarray]:
-    """Estimate the density of new points over that of calibration points, from samples of both.
+    """Estimate the ratio of the density of new points to that of calibration points, from samples of both.
 
     Parameters
     ----------
@@ -233,8 +235,8 @@ def density_ratio(
     x_query
         Points distributed like the new points, shape (m, d).
     method
-        "logistic" trains a classifier on squares and products of the coordinates to separate the two samples;
-        "kernel" divides two kernel density estimates.
+        "logistic" trains a classifier that separates the two samples, with the coordinates and their squares
+        and products as features. "kernel" divides two kernel density estimates.
 
     Returns
     -------

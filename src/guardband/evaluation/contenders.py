@@ -21,7 +21,7 @@ from guardband.values.names import output_words
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A band to compare: its set at the level, and which points it covers at the level and at all levels."""
+    """A band to compare: its set at the level, and the points that it covers at this and all other levels."""
 
     name: str
     band: Band | NormBand | None
@@ -125,7 +125,7 @@ def ranges_of(calibrated: Calibrated, prediction: Prediction, mine: Contender) -
     band, width = mine.band, None
     if isinstance(band, Band) and not constant(band):
         width = to_numpy(band.width).astype(float)
-    missed_at = len(curves) - curves.sum(axis=0) + ~inside  # number of levels, ordered as the scores are
+    missed_at = len(curves) - curves.sum(axis=0) + ~inside  # number of levels, in the order of the scores
     return partial(_ranges, inside, features, at, known, width, missed_at)
 
 
@@ -177,7 +177,7 @@ def _ends(bands: Sequence[Band]) -> tuple[list[Array], list[Array]]:
 def band_at(
     calibrated: Calibrated, prediction: Prediction, level: Level, groups: np.ndarray | None
 ) -> Band | NormBand | None:
-    """The band at a level, or None if the set is no band."""
+    """The band at a level, or None if the set is not a band."""
     try:
         return calibrated.band(prediction, level, groups=groups)
     except TypeError:

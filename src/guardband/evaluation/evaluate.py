@@ -61,17 +61,17 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a calibrated band on test points, and test whether the coverage agrees with the guarantee.
 
-    The band is compared with two baselines: a band of constant width, calibrated on the same points if these
-    are known, and the band before calibration, if there is one.
+    The band is compared with two baselines: a band of constant width, calibrated on the same points if they
+    are known, and the band before calibration, if the predictor has a scale.
 
     Parameters
     ----------
     calibrated
         The calibrated model, as returned by `gb.calibrate`.
     x
-        Test points, shape (n, d), that were used neither for training nor for calibration. A `Prediction` can
-        take their place if the calibration was made from arrays alone. `gb.StoredFields` replace `x` and `y`;
-        see Notes.
+        Test points, shape (n, d), that were used neither for training nor for calibration. Pass a
+        `Prediction` instead if the calibration was computed from arrays. `gb.StoredFields` replace `x` and
+        `y`; see Notes.
     y
         Targets measured at `x`, shape (n, m).
     level
@@ -87,7 +87,7 @@ def evaluate(
         "measurement" if `y` are measurements, or "truth" if they are the noise-free solution.
     median_zero
         With `target="truth"`, declare that the noise of a new reading is independent of the training and
-        calibration points and has median zero at every point. For bands that are an interval per output, a
+        calibration points and has median zero at every point. For bands with an interval per output, a
         weaker guarantee for the truth then follows.
     scores
         Path of the Zarr store to which the results for each stored field are written.
@@ -103,14 +103,14 @@ def evaluate(
 
     Notes
     -----
-    The guarantee is about measurements, unless the band was calibrated with `target="truth"`.
+    The guarantee applies to measurements, unless the band was calibrated with `target="truth"`.
 
     The tests of coverage by ranges assume that the test points are independent of each other. Noise that is
     correlated along an input raises alarms.
 
     For `gb.StoredFields`, the coverage, the mean width and the relative error are the same as for fields in
     memory; the baselines and the interval score are omitted. `scores` is required. If more than a tenth of
-    the fields were used for calibration, their scores reveal it and a warning is issued.
+    the fields were used for calibration, equal scores reveal this, and a warning is issued.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def evaluate(
     if target not in ("measurement", "truth"):
         raise ValueError(f"`target` should be 'measurement' or 'truth', got {target!r}.")
     if median_zero and target != "truth":
-        raise ValueError("`median_zero` is about the noise around the truth, so it needs target='truth'.")
+        raise ValueError("`median_zero` describes the noise around the truth, so it requires target='truth'.")
     if regions is not None and not isinstance(regions, Mapping):
         raise TypeError(f"`regions` should be a dict of names and regions, got {type(regions).__name__}.")
     if not isinstance(calibrated, Calibrated):
@@ -151,7 +151,7 @@ def evaluate(
         )
     refuse_options({"scores": scores, "chunk": chunk, "batch": batch, "on": on}, FOR_ARRAYS)
     if y is None:
-        raise TypeError("`y` is missing: give the targets that were measured at `x`.")
+        raise TypeError("`y` is missing. Pass the targets that were measured at `x`.")
     masks = {name: region for name, region in (regions or {}).items() if not callable(region)}
     refuse_unpaired(x=x, y=y, groups=groups, **masks)
     prediction = x if isinstance(x, Prediction) else calibrated.predict(x)
@@ -214,7 +214,7 @@ def reused(calibrated: Calibrated, x: Array | None, y: Array) -> Iterator[tuple[
 
 
 def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> list[str]:
-    """Warn of test points that were used for calibration or training, where coverage is too high."""
+    """Warn about test points that were used for calibration or training, at which coverage is too high."""
     texts = [found.text for _, found in reused(calibrated, prediction.x, y)]
     score = getattr(calibrated, "score", None)
     if score is not None and calibrated.y is not None and len(calibrated.y) == 0:

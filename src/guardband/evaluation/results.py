@@ -86,11 +86,11 @@ class Evaluation:
     verdict
         Whether the coverage agrees with the guarantee, in words.
     consistent
-        The same as a boolean. It is None if there is no law to compare with, if the test is not informative,
-        or if test rows were used before.
+        Whether the coverage agrees with the guarantee; None if no law is known, if the test is not
+        informative, or if test rows were used before.
     rows
-        The band itself, then each region, then the baselines. A band of constant width has no baseline of
-        constant width. If outputs are covered separately, each output has its own rows.
+        The band itself, then each region, then the baselines. A band of constant width is not compared
+        with another one. If outputs are covered separately, each output has its own rows.
     laws
         The exact law of the number of covered points at each level, if scores have no ties. With ties, a
         valid band may cover more.

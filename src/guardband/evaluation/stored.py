@@ -47,11 +47,11 @@ def evaluate_fields(
     on: On,
     progress: bool,
 ) -> Evaluation:
-    """Evaluate stored fields, without baselines and interval score."""
+    """Evaluate stored fields, without baselines or the interval score."""
     threshold: Any = getattr(calibrated, "threshold", None)
     if threshold is None or not hasattr(calibrated, "score"):
         raise TypeError(
-            "Stored fields need a score and a threshold: `calibrated` should be a result of `gb.calibrate`, "
+            "Stored fields need a score and a threshold. `calibrated` should come from `gb.calibrate`, "
             f"got {type(calibrated).__name__}."
         )
     refuse_several(calibrated)
@@ -76,7 +76,7 @@ def evaluate_fields(
             levels=levels,
             coverages=tuple(float(each.mean()) for each in inside[1:]),
         )
-        fresh = Prediction(None, np.zeros((n, 1)))  # the law depends on the number of fields only
+        fresh = Prediction(None, np.zeros((n, 1)))  # the law depends only on the number of fields
         consistent, verdict = law_verdict(calibrated, fresh, level, [row], None)
         if doubt := same_scores(calibrated, found[SCORE], "field"):
             warnings.warn(doubt, stacklevel=3)
@@ -99,7 +99,7 @@ def evaluate_fields(
 def scored(
     work: StoredScores, scores: str | os.PathLike[str], batch: int | None, on: On, progress: bool
 ) -> dict[str, np.ndarray]:
-    """The results for all fields, by their kind; missing ones are computed first."""
+    """The results for all fields, by kind; missing results are computed first."""
     if len(work.fields) == 0:
         raise ValueError("`fields` should hold at least one field, got none.")
     group = reading.open_group(to_store(work, scores, batch, on, progress))
@@ -110,6 +110,6 @@ def refuse_several(calibrated: Calibrated) -> None:
     """Refuse calibrations with several scores per field or several thresholds."""
     if calibrated.needs_groups or not calibrated.joint:
         raise ValueError(
-            f"Stored fields have one score each and one threshold; {calibrated.name} has several. Use a "
+            f"Stored fields have one score each and one threshold, but {calibrated.name} has several. Use a "
             "score of whole fields, such as gb.Simultaneous(), and Split()."
         )

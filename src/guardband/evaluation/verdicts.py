@@ -18,7 +18,7 @@ from guardband.values import Prediction
 from guardband.values.names import output_words
 
 REUSED = 0.1
-"""The fraction of test fields with the score of a calibration field above which they are called reused."""
+"""Test fields count as reused if more than this fraction of them has the score of a calibration field."""
 
 
 def truth_band_verdict(
@@ -30,8 +30,8 @@ def truth_band_verdict(
     m, covered, promised = row.points, round(row.coverage * row.points), calibrated.promised(level)
     if target != "truth" or promised is None:
         return None, (
-            f"{covered} of {m} measurements covered. This band is about the noise-free truth and promises "
-            "nothing about measurements: evaluate it with target='truth' and noise-free y."
+            f"{covered} of {m} measurements covered. This band is for the noise-free truth and promises "
+            "nothing about measurements. Evaluate it with target='truth' and noise-free y."
         )
     seen = f"{covered} of {m} noise-free values covered, at least {float(promised):.4g} are promised"
     if calibrated.confidence is None:
@@ -43,7 +43,7 @@ def truth_band_verdict(
         return True, f"Consistent with the guarantee: {seen}."
     return False, (
         f"NOT consistent with the guarantee: {seen}, and this few or fewer occur in at most "
-        f"{100 * min(1.0, rest + chance):.2g} % of cases. Is the noise as it was declared, and were both "
+        f"{100 * min(1.0, rest + chance):.2g} % of cases. Was the noise declared correctly, and were both "
         "sets sampled independently in the same way?"
     )
 
@@ -53,16 +53,16 @@ def measured_band_and_truth(calibrated: Calibrated, level: Level, row: Row, medi
     seen = f"{round(row.coverage * row.points)} of {row.points} noise-free values covered. "
     if not median_zero:
         return (
-            seen + "The guarantee is about new measurements; about the truth it says nothing unless the "
-            "noise is known to be independent with median zero (biased sensors would mislead model and band)."
+            seen + "The guarantee applies to new measurements. It does not extend to the truth unless the "
+            "noise is known to be independent with median zero (biased sensors would bias model and band)."
         )
     promised = calibrated.promised(level)
     if promised is None:
         return seen + "No probability is promised for measurements, so none follows for the truth."
     if not calibrated.is_box:
         return seen + (
-            "The guarantee is about new measurements. Noise of median zero bounds how often the truth is "
-            "missed only if the band is an interval for each output, and this one is not: nothing is "
+            "The guarantee applies to new measurements. Noise with median zero bounds how often the truth is "
+            "missed only if the band is an interval for each output. This band is not, so nothing is "
             "promised about the truth."
         )
     promise = max(Fraction(0), 2 * promised - 1)
@@ -72,7 +72,7 @@ def measured_band_and_truth(calibrated: Calibrated, level: Level, row: Row, medi
         sure = f", with confidence {float(exact(calibrated.confidence)):g} for the calibration set at hand"
     return (
         seen
-        + "With noise of median zero at every place, independent of the training and calibration points, as "
+        + "With noise of median zero at every point, independent of the training and calibration points, as "
         f"declared, the truth is covered with probability at least {float(promise):g} = "
         f"1 - 2 (1 - {what}){sure}, and usually far more."
     )

@@ -56,12 +56,12 @@ def find_copies(
 ) -> Copies:
     """Find rows of x (n, d) and y (n, m) that are known rows, exactly or nearly; a whole field is one row.
 
-    Independent rows are assumed to be of one of two kinds. Either they have the distribution of the known
-    rows (at random, or between them), and then are no nearer to these than these are to each other. Or they
-    are new readings at known places, and then agree no better than different readings do, with noise that is
-    not far below the last digit. Rows that neither assumption explains are copies. Noise-free rows count as
-    copies if x and y both agree. If known rows are closer to each other than the rounding error, a rounded
-    copy cannot be distinguished from a fresh row.
+    Independent rows are assumed to be of one of two kinds. Rows of the first kind have the distribution of
+    the known rows, or lie between them, so they are no nearer to known rows than known rows are to each
+    other. Rows of the second kind are new readings at known inputs, so they agree no better than repeated
+    readings whose noise is not far below the last digit. Rows that fit neither kind are copies. Noise-free
+    rows count as copies if both x and y agree. If known rows are closer to each other than the rounding
+    error, a rounded copy cannot be distinguished from a fresh row.
 
     `points` and `known` are the names of both sets in the sentence: "calibration", "test", "training" or
     "held-out".
@@ -70,7 +70,7 @@ def find_copies(
     >>> draw = np.random.default_rng(0)
     >>> x, y = draw.uniform(size=(100, 2)), draw.normal(size=100)
     >>> print(find_copies(x, y, x[:30].round(3), y[:30].round(3), points="test"))
-    30 of 30 test points are training points but for a hair or for rounding, the first in row 0. The network \
+    30 of 30 test points are training points up to perturbation or rounding, the first in row 0. The network \
 has seen them, so they are covered too easily and prove nothing. Test on others.
     """
     names = ("known_x", "known_y", "x", "y")
@@ -81,7 +81,7 @@ has seen them, so they are covered too easily and prove nothing. Test on others.
     words = _Words(points, known)
     n = len(arrays[2])
     if any(arrays[i].shape[1:] != arrays[i + 2].shape[1:] for i in (0, 1)):
-        text = f"The {known} points have another shape, so {points} points cannot be compared with them."
+        text = f"The {known} points have a different shape, so {points} points cannot be compared with them."
         return Copies(n, 0, 0, None, 0, 1.0, "fine", text)
     if any(len(arrays[i]) != len(arrays[i + 1]) for i in (0, 2)):
         raise ValueError(
@@ -118,8 +118,8 @@ def refuse_leaks(used: Mapping[str, Iterable[Array]], x: Array | None, y: Array)
             continue
         if known_x.shape[1:] != x.shape[1:]:
             warnings.warn(
-                f"The {what} rows have x of shape {tuple(known_x.shape)}, the calibration rows of "
-                f"{tuple(x.shape)}: they cannot be compared, and rows that are both would not be noticed.",
+                f"The {what} rows have x of shape {tuple(known_x.shape)}, but the calibration rows have x of "
+                f"shape {tuple(x.shape)}. They cannot be compared, so common rows would not be noticed.",
                 stacklevel=3,
             )
         found = find_copies(known_x, known_y, x, y, points="calibration", known=what)
@@ -140,18 +140,18 @@ class _Words:
         points, known = f"{self.points} point", f"{self.known} point"
         if same:
             return (
-                f"{same} of {n} {points}s coincide with {known}s, as chance allows: readings are coarse, or "
-                "rows repeat themselves."
+                f"{same} of {n} {points}s coincide with {known}s, no more than expected by chance: readings "
+                "are coarse, or rows are repeated."
             )
         if places:
             return (
-                f"{places} of {n} {points}s lie at {self.known} inputs, with other readings, as of sensors "
-                "that were read again."
+                f"{places} of {n} {points}s lie at {self.known} inputs with different readings, as expected "
+                "for sensors that were read again."
             )
         return f"No {points} is a {known}, exactly or nearly."
 
     def of(self, verdict: Verdict, n: int, exact: int, near: int, first: int) -> str:
-        but = "" if not near else " but for a hair or for rounding" if not exact else ", exactly or nearly"
+        but = "" if not near else " up to perturbation or rounding" if not exact else ", exactly or nearly"
         points, known = f"{self.points} points", f"{self.known} points"
         if verdict == "warn":
             return (

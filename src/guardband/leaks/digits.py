@@ -7,28 +7,28 @@ from dataclasses import dataclass
 import numpy as np
 
 COLUMNS = 8
-"""The number of columns that are compared first, which decide for most rows."""
+"""The number of columns that are compared first; they suffice for most rows."""
 
 DIGITS = (2, 3, 4)
-"""The numbers of significant digits, and of decimals, to which rows may have been rounded."""
+"""The numbers of significant digits, and of decimal places, to which rows may have been rounded."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """Rounding to a number of significant digits, or of decimals."""
+    """Rounding to a number of significant digits or of decimal places."""
 
     digits: int
     significant: bool
 
     def round(self, a: np.ndarray) -> np.ndarray:
-        """The numbers, rounded."""
+        """The rounded numbers."""
         if not self.significant:
             return np.round(a, self.digits)
         unit = 10.0 ** (exponents(a) + 1 - self.digits)
         return np.rint(a / unit) * unit
 
     def has(self, a: np.ndarray, eps: float) -> np.ndarray:
-        """The rows that have no more digits than this, as booleans."""
+        """Whether each row has no more digits than the rounding leaves, as booleans."""
         found = np.ones(len(a), bool)
         for columns in (slice(0, COLUMNS), slice(COLUMNS, None)):
             part = a[found, columns]
@@ -37,13 +37,13 @@ class Rounding:
 
 
 def exponents(a: np.ndarray) -> np.ndarray:
-    """The decimal exponent of each number: 2 for 123; 0 for 0."""
+    """The decimal exponent of each number, such as 2 for 123; it is 0 for 0."""
     size = np.abs(a)
     return np.floor(np.log10(np.where(size > 0, size, 1.0))).clip(-290, 290)
 
 
 def resolution(column: np.ndarray, eps: float) -> float:
-    """The resolution of a column: its step, minus its number of significant digits, or 0 if continuous."""
+    """The resolution of a column: its step, or minus its number of significant digits, or 0 if continuous."""
     if eps > 1e-5:
         return float(np.floor(np.log10(eps)))
     values = np.unique(column)
@@ -72,7 +72,7 @@ def _even_step(values: np.ndarray, n: int, dust: float) -> float:
 
 
 def _common_step(offsets: np.ndarray, gaps: np.ndarray, dust: float) -> float:
-    """The common step of all offsets (ascending from 0), as from an A/D converter; 0 if there is none."""
+    """The common step of all offsets (ascending from 0), such as that of an A/D converter; 0 without one."""
     step = float(gaps.min())
     for gap in np.sort(gaps[gaps <= 20 * step])[:200]:
         rest = abs(gap - round(gap / step) * step)

@@ -1,4 +1,4 @@
-"""Distances between rows and known rows, and their probability by chance."""
+"""Distances between rows and known rows, and the probability that they occur by chance."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Distances:
     def by_chance(self, near: float) -> float:
         """The probability that a row with the distribution of the known rows is this near to one of them.
 
-        It is estimated by leaving out known rows in turn. If too few of them are this near, the density of
-        rows around them is extrapolated to small distances.
+        The probability is estimated by leaving out known rows in turn. If too few of them are this near, the
+        density of rows around them is extrapolated to small distances.
         """
         between = self._between
         close, n = int((between[:, 0] <= near).sum()), len(between)
@@ -49,10 +49,10 @@ class Distances:
     def agree_again(
         self, near: float, at_known: np.ndarray, close: np.ndarray, place: np.ndarray, *, certain: bool
     ) -> tuple[float, bool]:
-        """The probability that a new reading at a known place agrees with an old one, and if it is reliable.
+        """The probability that a new reading at a known input agrees with an old one, and its reliability.
 
-        It is estimated from repeated readings among the known rows, or among the new rows at known places
-        that are not close, and otherwise from readings at neighboring places.
+        The probability is estimated from repeated readings among the known rows, or among those new rows at
+        known inputs that are not close, and otherwise from readings at neighboring inputs.
         """
         compared, found = self.compared, []
         _, number, counts = np.unique(compared.known_place, return_inverse=True, return_counts=True)
@@ -81,7 +81,7 @@ class Distances:
         return agreement(distances / near), certain and (len(apart) == 0 or near <= HAIR)
 
     def _agreement_by_size(self, near: float, y: np.ndarray, differences: np.ndarray) -> float:
-        """The probability of agreement if the last digit varies in size and differences do not."""
+        """The probability of agreement if the last digit varies in size but differences do not."""
         if not self.units[1].floating.any():
             return 0.0
         enough = near * self.units[1].size(y[:200])
@@ -133,9 +133,9 @@ class Distances:
 
     @cached_property
     def _regular(self) -> bool:
-        """Whether known places lie on a grid, so that new places may be nearer to them than the grid spacing.
+        """Whether known inputs lie on a grid, so that new inputs may be nearer to them than the grid spacing.
 
-        For random places in d dimensions, the distances of the two nearest neighbors differ by a factor of
+        For random inputs in d dimensions, the distances of the two nearest neighbors differ by a factor of
         about exp(1 / d).
         """
         compared, in_x = self.compared, self.units[0]
@@ -151,7 +151,7 @@ class Distances:
 
     @cached_property
     def places(self) -> tuple[np.ndarray, np.ndarray]:
-        """The distance in x of each new row to the nearest known place, and that place."""
+        """The distance in x of each new row to the nearest known input, and this input."""
         compared, in_x = self.compared, self.units[0]
         places, first = np.unique(compared.known_place, return_index=True)
         distances, nearest = search(in_x(compared.known_x[first]), in_x(compared.x), 1)
@@ -159,7 +159,7 @@ class Distances:
 
     @cached_property
     def _next_places(self) -> tuple[np.ndarray, np.ndarray]:
-        """The distance in x of each known row of the sample to the nearest other place, and that place."""
+        """The distance in x of each known row of the sample to the nearest other input, and this input."""
         compared, in_x = self.compared, self.units[0]
         places, first, number = np.unique(compared.known_place, return_index=True, return_inverse=True)
         number = number[compared.sample]
@@ -172,7 +172,7 @@ class Distances:
     def _readings(
         self, place: np.ndarray, y: np.ndarray, left_out: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The distance of y to the nearest known reading at a place, and that reading."""
+        """The distance of y to the nearest known reading at an input, and this reading."""
         in_y, (first, number, repeated) = self.units[1], self._distinct
         known_y = self.compared.known_y[first]
         if len(place) == 0:
@@ -195,7 +195,7 @@ def search(
     """The distances and indices of the k nearest known rows of each new row, in the maximum norm.
 
     `left_out` is the known row, if any, that is excluded for each new row. With many columns, candidates are
-    found by some of the columns and compared by all.
+    found with some of the columns and compared in all of them.
     """
     from scipy.spatial import KDTree
 
@@ -220,9 +220,9 @@ def search(
 def agreement(times: np.ndarray, *, apart: bool = False) -> float:
     """An upper bound for the probability that readings agree, from distances of pairs.
 
-    Distances are in units of the largest one that counts as agreement. Differences are assumed to be evenly
-    distributed near zero. If pairs that agree were left out (`apart`) and the others are hardly farther
-    apart, digits are as coarse as the noise, and nearly all readings may agree.
+    Distances are in units of the largest distance that counts as agreement. Differences are assumed to be
+    evenly distributed near zero. If pairs that agree were omitted (`apart`) and the remaining pairs are
+    hardly farther apart, digits are as coarse as the noise, and nearly all readings may agree.
     """
     from scipy.special import betaincinv
 
@@ -238,7 +238,7 @@ def agreement(times: np.ndarray, *, apart: bool = False) -> float:
 
 
 def share_bound(count: int, n: int) -> float:
-    """A 99 % upper bound for a probability from `count` of n events; they come in pairs, so half count."""
+    """A 99 % upper bound for a probability from `count` of n events; they come in pairs and count half."""
     from scipy.special import betaincinv
 
     return 1.0 if count >= n else float(betaincinv(count / 2 + 1, (n - count) / 2, 0.99))

@@ -1,4 +1,4 @@
-"""New rows that agree with known rows more than chance explains."""
+"""New rows that agree with known rows more often than chance explains."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from guardband.leaks.tables import Compared
 from guardband.leaks.units import HAIR, Units, in_roundings, in_spreads, in_steps
 
 WARN, REFUSE = 5e-3, 1e-6
-"""The probabilities of the agreement by chance below which there is a warning, or a refusal."""
+"""The probabilities of agreement by chance below which rows cause a warning or are refused."""
 
 NEAR = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 3e-3)
-"""The distances that are tried, in spreads of each column."""
+"""The distances that are tried, in units of the spread of each column."""
 
 FEW = 3
 """The minimum number of near rows for a refusal."""
@@ -32,7 +32,7 @@ Verdict = Literal["refuse", "warn", "fine"]
 
 @dataclass(frozen=True, eq=False)
 class Suspicion:
-    """Rows that agree with known rows, the probability of this by chance, and their number beyond chance."""
+    """Rows that agree with known rows, the probability of this by chance, and the excess over chance."""
 
     copied: np.ndarray
     chance: float
@@ -77,7 +77,7 @@ def equal(compared: Compared) -> Suspicion:
     if found > WARN and close.sum() >= FEW and compared.stepless:
         # Continuous readings do not repeat by chance: rows were copied before the split.
         return Suspicion(close, WARN)
-    if close.all() and close.sum() >= FEW and drawn <= REFUSE < found:  # y is too coarse to decide
+    if close.all() and close.sum() >= FEW and drawn <= REFUSE < found:  # y is too coarse for a decision
         return Suspicion(close, min(found, WARN))
     return Suspicion(close, found, sure)
 
@@ -147,7 +147,7 @@ def _share(compared: Compared, rounding: Rounding) -> float:
 def nothing_in_common(
     known: Sequence[np.ndarray], new: Sequence[np.ndarray], precision: tuple[float, float]
 ) -> bool:
-    """Whether small tables have no equal place, no near row and no rounded row, by a fast direct comparison.
+    """Whether small tables have no equal inputs, near rows or rounded rows, by a fast direct comparison.
 
     This holds for most tables. The spread of a column (half its range) is less than 2.2 standard deviations.
     """

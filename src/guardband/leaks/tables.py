@@ -18,10 +18,10 @@ SAMPLE = 2000
 class Compared:
     """Known rows and new rows as float64, (n, columns), without constant columns.
 
-    `place` numbers the inputs and is -1 for new ones, `value` numbers the readings, and `row` is place times
-    `width` plus value; equal items have the same number. `same_x` and `same` mark the new rows that equal
-    known rows in x, and in x and y. The known rows of the `sample` are used to estimate how near rows are by
-    chance.
+    `place` numbers the inputs and is -1 for new inputs, `value` numbers the readings, and `row` is `place *
+    width + value`; equal items have the same number. `same_x` and `same` mark the new rows that equal known
+    rows in x, and in x and y. The known rows of the `sample` are used to estimate how near rows lie to each
+    other by chance.
     """
 
     known_x: np.ndarray

@@ -1,4 +1,4 @@
-"""Pieces of trajectories: fields of one part that share a state with fields of another part.
+"""Pieces of trajectories: fields in one part of the data that share a state with fields in another part.
 
 Windows or single steps of one trajectory are not independent rows. If they overlap or touch, they have a
 state in common to the last digit, which never happens for different trajectories.
@@ -46,7 +46,7 @@ def without_common(parts: dict[str, list[set[int]]]) -> dict[str, list[set[int]]
 
 
 def states_of(x: Array, y: Array | None, time: int | None) -> list[set[int]]:
-    """The states of each row, as hashes: its input, and its targets at every time.
+    """The states of each row as hashes: its input, and its targets at every time.
 
     `time` is the time axis of the grid of y (N, *grid, m); without one, a target is one state. Digits beyond
     single precision and constant states are ignored.
@@ -68,7 +68,7 @@ def states_of(x: Array, y: Array | None, time: int | None) -> list[set[int]]:
 
 
 def _snapshots(x: np.ndarray, y: np.ndarray | None, time: int | None) -> Iterator[np.ndarray]:
-    """One state of each row at a time; inputs are also given with their channels last, as in targets."""
+    """One state of each row at a time; inputs also appear with their channels last, as in targets."""
     yield x
     if x.ndim > 2 and x.shape[1] > 1:
         yield np.moveaxis(x, 1, -1)

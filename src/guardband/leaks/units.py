@@ -10,15 +10,15 @@ from guardband.leaks.digits import Rounding, exponents
 from guardband.leaks.tables import Compared
 
 HAIR = 1e-6
-"""Readings with independent noise are not nearer to each other than this, in spreads."""
+"""The smallest distance, in spreads, between readings with independent noise."""
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
     """Coordinates of columns, each in its unit.
 
-    In a floating column each decade has length 9 and its numbers are evenly spaced, like their digits;
-    `least` is the first decade.
+    In a floating column, each decade has length 9, and the numbers in it are evenly spaced, like their
+    digits; `least` is the first decade.
     """
 
     unit: np.ndarray

@@ -31,7 +31,8 @@ def coverage(band: Band, y: ArrayLike, *, region: Region | None = None) -> float
     y
         Targets, shape (n, m).
     region
-        Points to include: booleans of shape (n,), or a function of x that returns them. By default all.
+        Points to include: booleans of shape (n,), or a function of x that returns them. By default all points
+        are included.
 
     Returns
     -------
@@ -56,12 +57,13 @@ def sharpness(band: Band, *, region: Region | None = None) -> float:
     band
         The band.
     region
-        Points to include: booleans of shape (n,), or a function of x that returns them. By default all.
+        Points to include: booleans of shape (n,), or a function of x that returns them. By default all points
+        are included.
 
     Returns
     -------
     float
-        The mean width in the units of y, infinite if any width is.
+        The mean width in the units of y, infinite if any width is infinite.
 
     Examples
     --------
@@ -83,7 +85,8 @@ def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) ->
     y
         Targets, shape (n, m).
     region
-        Points to include: booleans of shape (n,), or a function of x that returns them. By default all.
+        Points to include: booleans of shape (n,), or a function of x that returns them. By default all points
+        are included.
 
     Returns
     -------
@@ -189,7 +192,7 @@ class Floor:
 def acd_floor(n_cal: int, n_test: int, levels: Sequence[Level] = LEVELS) -> Floor:
     """Return the noise floor of ACD for split calibration.
 
-    An ACD in this range is no evidence against a band, and no evidence that one band is better than another.
+    An ACD in this range is not evidence against a band, nor evidence that one band is better than another.
 
     Parameters
     ----------
@@ -235,7 +238,7 @@ def rows_in(region: Region | None, at: Band | Prediction) -> np.ndarray | None:
         return None
     if callable(region):
         if at.x is None:
-            raise ValueError("A region given as a function needs the points x; give a mask instead.")
+            raise ValueError("A region that is a function needs the points x. Pass a mask instead.")
         region = region(copy(at.x))
     refuse_masked(region, "region")
     mask = to_numpy(region)

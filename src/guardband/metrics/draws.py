@@ -112,7 +112,7 @@ def crps(draws: ArrayLike, y: ArrayLike, *, fair: bool = False) -> Average:
     draws, y = _pair(draws, y)
     k = len(draws)
     if fair and k < 2:
-        raise ValueError("A fair score takes two draws or more, got one.")
+        raise ValueError("A fair score needs at least two draws, got one.")
     error = abs(draws - y).mean(axis=0)
     weights = (2 * np.arange(1, k + 1) - k - 1).reshape(-1, *[1] * (draws.ndim - 1))
     spread = (weights * np.sort(draws, axis=0)).sum(axis=0) / (k * (k - 1) if fair else k**2)
@@ -197,7 +197,7 @@ def quantile_loss(quantiles: Band | ArrayLike, y: ArrayLike, at: float | None = 
     y
         Targets, shape (n, m).
     at
-        The probability of the quantiles; not given for a band.
+        The probability of the quantiles; omit it for a band.
 
     Returns
     -------
@@ -238,7 +238,7 @@ def _pair(draws: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     draws = draws[..., None] if draws.ndim == 2 else draws
     if draws.ndim < 3 or draws.shape[1:] != y.shape or not draws.size:
         raise ValueError(
-            f"`draws` should be (k, {', '.join(map(str, y.shape))}), k members beside y {y.shape}, got "
+            f"`draws` should have shape (k, {', '.join(map(str, y.shape))}) for y of shape {y.shape}, got "
             f"{draws.shape}."
         )
     return draws, y

@@ -1,16 +1,16 @@
 """Coverage by ranges of features, and exact tests of whether differences are due to chance.
 
-The guarantee is an average over places. Test points are divided into ranges of each feature: the inputs, the
-predicted value, the width of the band and the distance to training data, all of which are independent of y.
+The guarantee is an average over points. Test points are divided into ranges of each feature: the inputs, the
+predicted value, the width of the band and the distance to training data, none of which depends on y.
 If misses do not depend on the range and points are independent of each other, the number of misses in a
 range is hypergeometric given the total. This gives an exact test without other assumptions about the band.
 Noise that is correlated along an input raises false alarms. A slab, which is a range of a linear combination
-of inputs, is tested too: the worst slab on half of the points is tested on the other half.
+of inputs, is also tested: the worst slab on half of the points is tested on the other half.
 
-Few points are missed at a high level, so each feature has a second test, a trend: whether the sizes of misses
-have the same distribution in all its ranges. The test compares the means of Klotz scores, which are the
-squared normal quantiles of the ranks. Its distribution comes from random tables with the observed margins, so
-this test is exact as well.
+Few points are missed at a high level, so each feature has a second test, a trend, of whether the sizes of
+misses have the same distribution in all its ranges. The test compares the means of Klotz scores, which are
+the squared normal quantiles of the ranks. Its distribution comes from random tables with the observed
+margins, so this test is exact as well.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ SIZES_OF = ("size of the input", "size of the prediction")
 """The features of whole fields."""
 
 SIZES, TABLES = 20, 400
-"""For a trend: the number of size classes of misses, and the number of random tables per test."""
+"""Numbers for a trend: the size classes of misses, and the random tables per test."""
 
 DIRECTIONS, CELLS, THINNEST = 50, 20, 4
-"""For the slab: the number of directions, of cells along each, and the minimum number of cells in a slab."""
+"""Numbers for the slab: directions, cells along each direction, and the minimum number of cells in a slab."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Range:
     points
         Number of test points in the range.
     covered
-        Number of these that are covered.
+        Number of these points that are covered.
     p
         P-value of the hypothesis that misses do not depend on the range.
     alarm
@@ -199,7 +199,7 @@ def by_range(
 ) -> Ranges:
     """Coverage by ranges of features (n,) and in a slab of inputs x (n, d), from booleans `inside` (n,).
 
-    If `sizes` of misses (n,) are given, there are trends too; only the order of the sizes matters.
+    If `sizes` of misses (n,) are passed, trends are tested too; only the order of the sizes matters.
     """
     cut = {name: parts for name, values in features.items() if (parts := _cut(values))}
     names = list(features)[: 0 if x is None else x.shape[1]]
@@ -222,7 +222,8 @@ def by_range(
 def trends(features: Mapping[str, np.ndarray], sizes: np.ndarray) -> tuple[Trend, ...]:
     """Test for each feature (n,) whether the sizes of misses (n,) depend on it.
 
-    All tests together raise at most 1 % false alarms if points are independent of each other.
+    If points are independent of each other, at least one of all tests raises a false alarm in at most 1 % of
+    cases.
     """
     cut = {name: parts for name, values in features.items() if (parts := _cut(values))}
     return tuple(_trends(cut, sizes, len(cut)))
@@ -292,7 +293,7 @@ def _size(fields: np.ndarray) -> np.ndarray:
 
 
 def _cut(values: np.ndarray) -> list[tuple[float, float, np.ndarray]]:
-    """Ranges with equally many points up to ties: low, high and members; none if there are fewer than two."""
+    """Ranges with the same number of points up to ties: low, high and members; empty if fewer than two."""
     n = len(values)
     pieces = min(MOST, n // FEWEST)
     if pieces < 2 or not np.isfinite(values).all():
@@ -347,7 +348,9 @@ def _p_value(inside: np.ndarray, some: np.ndarray) -> float:
     misses, here = n - int(inside.sum()), drawn - int(inside[some].sum())
     least = max(0, drawn + misses - n)
     k = np.arange(least, min(drawn, misses) + 1)
-    parts = np.stack([k, misses - k, drawn - k, n - misses - drawn + k])  # missed and covered, here and not
+    parts = np.stack(
+        [k, misses - k, drawn - k, n - misses - drawn + k]
+    )  # missed and covered, inside and outside
     logs = -gammaln(parts + 1).sum(axis=0)
     law = np.exp(logs - logs.max())
     return min(1.0, 2 * float(min(law[: here - least + 1].sum(), law[here - least :].sum()) / law.sum()))
@@ -356,7 +359,7 @@ def _p_value(inside: np.ndarray, some: np.ndarray) -> float:
 def _worst_slab(
     inside: np.ndarray, x: np.ndarray, names: Sequence[str]
 ) -> tuple[str, float, float, np.ndarray, np.ndarray] | None:
-    """The worst slab on half of the points: its name and ends; for the others, coverage and membership."""
+    """The worst slab on half of the points: name, ends, and coverage and membership of the other half."""
     n, d = x.shape
     spread = x.std(axis=0) if np.isfinite(x).all() else np.zeros(d)
     if n < 2 * CELLS * THINNEST or not (spread > 0).all():

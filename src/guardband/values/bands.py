@@ -50,7 +50,7 @@ class Band:
     grid
         The grid of whole fields.
     targets
-        Names of the axes and outputs of the calibration targets, with which `contains` matches new targets.
+        Names of the axes and outputs of the calibration targets, which `contains` uses to match new targets.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Band:
     grid: FieldGrid | None = None
     targets: Axes | None = None
     boxed: ClassVar[bool] = True
-    """Whether all targets in the band lie between its ends everywhere."""
+    """Whether every target in the band lies between its ends at all points."""
 
     def __post_init__(self) -> None:
         mean = rows(self.mean, "mean")
@@ -88,7 +88,7 @@ class Band:
         Parameters
         ----------
         prediction
-            The prediction, which gives the points and the mean.
+            The prediction, which supplies the points and the mean.
         lower, upper
             Ends of the intervals, each with the shape and the type of the mean.
         level
@@ -129,7 +129,7 @@ class Band:
         Parameters
         ----------
         y
-            Targets, shape (n, m). NaN lies in no band.
+            Targets, shape (n, m). NaN is never covered.
 
         Returns
         -------
@@ -176,7 +176,7 @@ class Band:
         array([0.  , 0.25, 0.5 , 0.75, 1.  ])
         """
         if self.mean.ndim < 3:
-            raise ValueError("This band has one row per point, so it can be drawn directly.")
+            raise ValueError("This band has one row per point rather than per field. Plot it directly.")
         m = self.mean.shape[-1]
         mean, low, high = (to_numpy(part)[row].reshape(-1, m) for part in (self.mean, self.lower, self.upper))
         grid = self.grid or FieldGrid(("node",), (len(mean),))
@@ -210,8 +210,8 @@ class Band:
 
         Notes
         -----
-        Attributes follow the CF conventions. `offsets` follows their draft on uncertainty; the dataset names
-        its version.
+        Attributes follow the CF conventions. `offsets` follows their draft chapter on uncertainty; an
+        attribute of the dataset gives the version of the draft.
 
         Examples
         --------
@@ -235,7 +235,7 @@ class Band:
         unknown = {*units} - {*outputs, *places, *(name for name, _ in band._coordinates())}
         if unknown:
             raise ValueError(
-                f"`units` should name axes and outputs, there is no {', '.join(sorted(unknown))}."
+                f"`units` should name axes and outputs of the band, got {', '.join(sorted(unknown))}."
             )
         known = [units.get(output, "") for output in outputs]
         same = {"units": known[0]} if len({*known}) == 1 and known[0] else {}
@@ -262,7 +262,7 @@ class Band:
 
     def _columns(self) -> Iterator[tuple[str, np.ndarray]]:
         if self.mean.ndim != 2:
-            raise ValueError("A table has one row per point; whole fields fit `to_xarray()`.")
+            raise ValueError("A table has one row per point. For whole fields, use `to_xarray()`.")
         yield from self._coordinates()
         for name in ("mean", "lower", "upper"):
             values = to_numpy(getattr(self, name))
@@ -275,7 +275,7 @@ class Band:
 class NormBand:
     """A ball around a whole field: all fields whose distance to the mean, in a norm, is at most a radius.
 
-    A ball in a norm has no ends at single points: a field inside it may leave any given interval at a point.
+    A ball in a norm has no ends at individual points. A field in the ball may leave any interval at a point.
     Use `contains` to test membership.
 
     Parameters
@@ -293,7 +293,7 @@ class NormBand:
     grid
         The grid of the fields.
     targets
-        Names of the axes and outputs of the calibration targets, with which `contains` matches new targets.
+        Names of the axes and outputs of the calibration targets, which `contains` uses to match new targets.
 
     Examples
     --------
@@ -343,7 +343,7 @@ class NormBand:
         Parameters
         ----------
         y
-            Targets, with the shape of the mean. NaN lies in no ball.
+            Targets, with the shape of the mean. NaN is never covered.
 
         Returns
         -------

@@ -48,7 +48,7 @@ def variables(
     prefix: str = "",
     attributes: Mapping[str, object] | None = None,
 ) -> dict[str, tuple[tuple[str, ...], np.ndarray, dict[str, object]]]:
-    """Mean, lower, upper and offsets as xarray variables; `attributes` adds others, such as units.
+    """Mean, lower, upper and offsets as xarray variables; `attributes` adds further ones, such as units.
 
     >>> import numpy as np
     >>> ends = {"mean": np.ones(2), "lower": np.zeros(2), "upper": np.full(2, 3.0)}

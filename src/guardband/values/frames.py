@@ -33,7 +33,7 @@ Name: TypeAlias = str | int
 def is_frame(x: object) -> bool:
     """Whether x is a DataFrame; lazy frames are refused."""
     if type(x).__name__ == "LazyFrame":
-        raise TypeError("A LazyFrame holds no rows yet: give x.collect().")
+        raise TypeError("A LazyFrame holds no rows yet. Pass x.collect().")
     return type(x) is not np.ndarray and hasattr(x, "columns") and hasattr(x, "dtypes")
 
 
@@ -68,7 +68,7 @@ class Columns:
     """The columns of x at calibration: all names in order, and those of the numeric columns.
 
     `others` holds the first values of the columns that are not numeric, and `polars` states whether the frame
-    was one of polars.
+    was a polars frame.
     """
 
     names: tuple[Name, ...]
@@ -116,7 +116,7 @@ class Columns:
             unknown = column[column.notna() & ~column.isin(list(categories))]
             if len(unknown):
                 raise ValueError(
-                    f"Column `{name}` holds {unknown.iloc[0]!r}, which was no category of it at calibration: "
+                    f"Column `{name}` holds {unknown.iloc[0]!r}, which was not a category at calibration: "
                     f"{', '.join(map(str, categories))}."
                 )
             import pandas
@@ -184,7 +184,7 @@ def only_numbers(frame: Frame, name: str) -> np.ndarray:
     others = [str(column) for column in frame.columns if not _holds_numbers(frame[column])]
     if others or not len(frame.columns):
         raise TypeError(
-            f"{name} takes numbers, and not all columns of x hold some: {', '.join(others)}. Leave them out."
+            f"{name} takes numbers, but some columns of x are not numeric: {', '.join(others)}. Omit them."
         )
     return _floats(frame)
 
@@ -204,8 +204,8 @@ def on_axes(frame: Frame, axes: Sequence[str]) -> Frame:
     names = list(_names(frame))
     if any(axis not in names for axis in axes):
         raise ValueError(
-            f"The axes of the network are {', '.join(axes)}, and the columns of x are "
-            f"{', '.join(map(str, names))}. Rename them, or give an array with its columns in that order."
+            f"The axes of the network are {', '.join(axes)}, but the columns of x are "
+            f"{', '.join(map(str, names))}. Rename them, or pass an array with its columns in that order."
         )
     return frame if names == list(axes) else frame[list(axes)]
 
@@ -216,8 +216,8 @@ def select(frame: Frame, names: Sequence[Name], what: str) -> Frame:
     missing = [name for name in names if name not in found]
     if missing:
         raise ValueError(
-            f"`{what}` has no column `{missing[0]}`; its columns should be {', '.join(map(str, names))}, and "
-            f"are {', '.join(map(str, found))}."
+            f"`{what}` has no column `{missing[0]}`; its columns should be {', '.join(map(str, names))}, got "
+            f"{', '.join(map(str, found))}."
         )
     return frame if found == list(names) else frame[list(names)]
 
@@ -254,10 +254,10 @@ def _names(frame: Frame) -> tuple[Name, ...]:
     names = tuple(frame.columns)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"The columns of x should have different names, `{twice}` occurs twice.")
+        raise ValueError(f"The columns of x should have different names, but `{twice}` occurs twice.")
     for name in names:
         if not isinstance(name, str | int):
-            raise TypeError(f"The columns of x should be named by words or whole numbers, got {name!r}.")
+            raise TypeError(f"The names of the columns of x should be strings or integers, got {name!r}.")
     return names
 
 

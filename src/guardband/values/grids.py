@@ -1,7 +1,7 @@
 """Grids: whole fields and trajectories as arrays (N, *grid, m) with named axes.
 
-One row is one field or one trajectory. The axes of a plain array do not show which of them are space, time or
-outputs, so they have to be named: `gb.Fields(values, dims=("t", "x"))`, or an xarray `DataArray`.
+One row is one field or one trajectory. A plain array does not show which of its axes are space, time or
+outputs, so the axes must be named: `gb.Fields(values, dims=("t", "x"))`, or an xarray `DataArray`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FieldGrid:
     shape
         Number of nodes along each axis.
     coordinates
-        Increasing coordinates of the nodes, by axis, as far as they are known.
+        Increasing coordinates of the nodes, by axis. Axes with unknown coordinates are omitted.
     periodic
         Names of the periodic axes.
 
@@ -113,7 +113,7 @@ class FieldGrid:
 
     @property
     def space(self) -> tuple[int, ...]:
-        """Indices of all axes but time."""
+        """Indices of all axes except time."""
         return tuple(i for i in range(len(self.dims)) if i != self.time)
 
     @cached_property
@@ -155,18 +155,18 @@ class FieldGrid:
         name, nodes = self.dims[axis], self.coordinates.get(self.dims[axis])
         if nodes is None or len(nodes) < 2:
             raise ValueError(
-                f"The coordinates of the nodes along {name} are not known. Give them: "
-                f"gb.Fields(values, dims, coordinates={{{name!r}: places}})."
+                f"The coordinates of the nodes along {name} are not known. Pass them: "
+                f"gb.Fields(values, dims, coordinates={{{name!r}: nodes}})."
             )
         step = (nodes[-1] - nodes[0]) / (len(nodes) - 1)
         if (abs(np.diff(nodes) - step) > REGULAR * step).any():
-            raise ValueError(f"The nodes along {name} should be equally spaced, and they are not.")
+            raise ValueError(f"The nodes along {name} should be equally spaced, but are not.")
         return float(step)
 
     def gradient(self, values: np.ndarray, axis: int) -> np.ndarray:
         """Return the derivative of fields along an axis, by second-order differences.
 
-        Differences are central, across the boundary too if the axis is periodic; at other boundaries they are
+        Differences are central, including across a periodic boundary; at other boundaries they are
         one-sided.
 
         Parameters
@@ -227,7 +227,7 @@ class FieldGrid:
         for name in self.coordinates.keys() & other.coordinates.keys():
             mine, theirs = self.coordinates[name], other.coordinates[name]
             if not np.allclose(mine, theirs, rtol=1e-6, atol=REGULAR * float(np.ptp(mine))):
-                return f"its nodes along {name} lie elsewhere"
+                return f"its nodes along {name} have different coordinates"
         return ""
 
 
@@ -276,9 +276,9 @@ class Fields:
             values = values[..., None]
         if values.ndim != len(dims) + 2:
             raise ValueError(
-                "`dims` should name all axes of `values` but the first, rows, and the last, outputs: "
+                "`dims` should name all axes of `values` except the first (rows) and the last (outputs): "
                 f"{len(dims)} names ({', '.join(dims)}) fit (N, *grid) and (N, *grid, m), got shape "
-                f"{tuple(values.shape)}. A single field is values[None]. Move outputs that come first by "
+                f"{tuple(values.shape)}. Pass a single field as values[None]. If outputs come first, use "
                 "np.moveaxis(values, 1, -1)."
             )
         places = {
@@ -305,9 +305,9 @@ class Fields:
         array
             The fields.
         row
-            Name of the axis of fields; by default a usual name, such as "field" or "sample", is recognized.
+            Name of the axis of fields. By default, usual names such as "field" or "sample" are recognized.
         output
-            Name of the axis of outputs; by default a usual name, such as "output" or "channel".
+            Name of the axis of outputs. By default, usual names such as "output" or "channel" are recognized.
         periodic
             Names of the periodic axes.
 
@@ -398,12 +398,12 @@ def row_axis(names: Sequence[str], chosen: str | None = None) -> str:
     """
     axis = _axis(chosen, ROWS, names, "row")
     if axis is None:
-        raise _ambiguous(names, "row", "fields, or trajectories,")
+        raise _ambiguous(names, "row", "fields or trajectories")
     return axis
 
 
 def row_or_first(names: Sequence[str]) -> str:
-    """The axis of rows by its usual name, if exactly one axis has one, and otherwise the first.
+    """The axis of rows: the only axis with a usual name for rows, or otherwise the first axis.
 
     >>> row_or_first(("x", "sample")), row_or_first(("a", "b"))
     ('sample', 'a')
@@ -430,7 +430,7 @@ def _axis(chosen: str | None, usual: Sequence[str], names: Sequence[str], argume
         raise ValueError(f"`{argument}` should be one of the axes {', '.join(names)}, got {chosen!r}.")
     found = [name for name in names if name in usual] if chosen is None else [chosen]
     if len(found) > 1:
-        raise _ambiguous(names, argument, "fields, or trajectories," if argument == "row" else "outputs")
+        raise _ambiguous(names, argument, "fields or trajectories" if argument == "row" else "outputs")
     return found[0] if found else None
 
 

@@ -1,7 +1,8 @@
 """Labeled inputs: read and match the names of rows, columns and axes for every public call.
 
 DataFrames, Series, xarray `DataArray`s and `gb.Fields` have names. If the names at calibration are known, new
-inputs are reordered to match them, and other names are refused. Plain arrays are matched by position.
+inputs are reordered to match them, and inputs with different names are refused. Plain arrays are matched by
+position.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Axes:
     shape
         Sizes of the axes after the rows.
     along
-        Names (a tuple) or coordinates (an array) along an axis, by its name, as far as they are known.
+        Names (a tuple) or coordinates (an array) along each axis, by the name of the axis, if known.
     units
         Units of the values.
 
@@ -127,12 +128,12 @@ def arranged_targets(given: Labeled, known: Axes | None, name: str) -> Labeled:
 
 
 def several(axes: Axes | None) -> Axes | None:
-    """Axes with several columns or nodes, else None: the name of a single column often differs by table."""
+    """Axes with several columns or nodes, else None: a single column often has different names in tables."""
     return None if axes is None or axes.shape == (1,) else axes
 
 
 def matched(values: Labeled, axes: Axes, known: Axes, name: str) -> Labeled:
-    """Values with their axes in the order of known axes, and their entries in the order along each."""
+    """Values whose axes, and entries along each axis, have the order of the known axes."""
     if known.units and axes.units and known.units != axes.units:
         raise ValueError(f"`{name}` is in {axes.units}; at calibration it was in {known.units}. Convert it.")
     values, axes = turned(values, axes, known.dims, name)
@@ -215,7 +216,7 @@ def refuse_unpaired(**given: Labeled) -> None:
         if not same_order(index, labels[first]):
             theirs, mine = first.removesuffix("_cal"), name.removesuffix("_cal")
             raise ValueError(
-                f"The rows of `{name}` have the labels of `{first}` in another order: "
+                f"The rows of `{name}` have the labels of `{first}` in a different order. Use "
                 f"{mine}.loc[{theirs}.index]."
             )
 
@@ -267,7 +268,7 @@ def _order(
         if missing:
             raise ValueError(
                 f"`{name}` has no column `{missing[0]}`; its columns should be "
-                f"{', '.join(map(str, wanted))}, and are {', '.join(map(str, given))}."
+                f"{', '.join(map(str, wanted))}, got {', '.join(map(str, given))}."
             )
         return None if wanted == given else [given.index(one) for one in wanted]
     if sizes[0] != sizes[1]:
@@ -275,7 +276,7 @@ def _order(
     if not (isinstance(wanted, np.ndarray) and isinstance(given, np.ndarray)) or _close(wanted, given):
         return None
     if not _close(np.sort(wanted), np.sort(given)):
-        raise ValueError(_other_grid(name, f"its nodes along {dim} lie elsewhere"))
+        raise ValueError(_other_grid(name, f"its nodes along {dim} have different coordinates"))
     order = np.empty(len(wanted), dtype=int)
     order[np.argsort(wanted)] = np.argsort(given)
     return order.tolist()
@@ -287,8 +288,8 @@ def _close(a: np.ndarray, b: np.ndarray) -> bool:
 
 def _other_grid(name: str, difference: str) -> str:
     return (
-        f"`{name}` is on another grid than at calibration: {difference}. The promise is about the nodes and "
-        "steps of calibration; interpolate to that grid, or calibrate on this one."
+        f"`{name}` is on a different grid from that of calibration: {difference}. The promise applies to the "
+        "nodes and steps of calibration. Interpolate to that grid, or calibrate on this one."
     )
 
 

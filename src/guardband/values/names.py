@@ -42,7 +42,7 @@ class Names:
         Parameters
         ----------
         names
-            `Names`, or the names of the columns of x alone.
+            `Names`, or only the names of the columns of x.
         d
             Number of columns of x, or None to skip this check.
         m
@@ -64,7 +64,7 @@ class Names:
             names = cls(tuple(names), ("y",) if m == 1 else tuple(f"y{j}" for j in range(m)))
         for what, given, count in (("columns of x", names.axes, d), ("outputs", names.outputs, m)):
             if not all(isinstance(name, str) for name in given) or len(set(given)) < len(given):
-                raise ValueError(f"`names` should be different words for the {what}, got {given!r}.")
+                raise ValueError(f"`names` should be different strings for the {what}, got {given!r}.")
             if count is not None and len(given) != count:
                 raise ValueError(
                     f"`names` should name the {count} {what}, got {len(given)}: {', '.join(given)}."
@@ -124,7 +124,7 @@ def position(wanted: str | int, names: Sequence[str], what: str) -> int:
         return operator.index(wanted) % len(names)
     several = "axes" if what == "axis" else f"{what}s"
     raise ValueError(
-        f"There is no {what} {wanted!r}: the {several} are {', '.join(names)}, or 0 to {len(names) - 1}."
+        f"Unknown {what} {wanted!r}. The {several} are {', '.join(names)}, or 0 to {len(names) - 1}."
     )
 
 
@@ -139,7 +139,7 @@ def axis_words(names: Names | None, otherwise: Sequence[str]) -> list[str]:
 
 
 def word(name: str) -> str:
-    r"""A name as a label for matplotlib, with dollar signs escaped so that they start no formula.
+    r"""A name as a label for matplotlib, with dollar signs escaped so that they do not start a formula.
 
     >>> print(word("cost in $"))
     cost in \$

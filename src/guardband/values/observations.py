@@ -23,13 +23,13 @@ class Observations:
     Parameters
     ----------
     x
-        Points, shape (n, d), or a DataFrame of numbers.
+        Points, shape (n, d), or a numeric DataFrame.
     y
         Measured values, shape (n, m).
     names
         Names of the columns of x, taken from a DataFrame by default.
     outputs
-        Names of the columns of y, required if not all outputs of a problem were measured.
+        Names of the columns of y, required if only some outputs of a problem were measured.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Observations:
         given = names if self.outputs is None else tuple(self.outputs)
         if given != names:
             raise ValueError(
-                f"`outputs` should name the columns of y, {', '.join(map(str, names))}, in their order, got "
+                f"`outputs` should match the columns of y, {', '.join(map(str, names))}, in this order, got "
                 f"{', '.join(map(str, given))}."
             )
         vars(self).update(outputs=names)
@@ -108,9 +108,9 @@ class Observations:
             unknown = [name for name in names if name not in outputs]
             if unknown or len(names) != one.y.shape[-1]:
                 raise ValueError(
-                    f"These observations are of {one.y.shape[-1]} outputs"
-                    f"{' (' + ', '.join(names) + ')' if one.outputs else ''}, the outputs are "
-                    f"{', '.join(outputs)}. Say which were measured: gb.Observations(x, y, outputs=...)."
+                    f"These observations have {one.y.shape[-1]} columns of y"
+                    f"{' (' + ', '.join(names) + ')' if one.outputs else ''}, but the outputs are "
+                    f"{', '.join(outputs)}. Name those measured: gb.Observations(x, y, outputs=...)."
                 )
             table = np.full((len(one), len(outputs)), np.nan)
             table[:, [list(outputs).index(name) for name in names]] = to_numpy(one.y)
@@ -147,8 +147,9 @@ class Observations:
             return self
         if {*self.names} != {*axes}:
             raise ValueError(
-                f"The columns of the readings are {', '.join(map(str, self.names))}, the axes of the problem "
-                f"{', '.join(map(str, axes))}. Rename them, or give an array with its columns in that order."
+                f"The columns of the readings are {', '.join(map(str, self.names))}, but the axes of the "
+                f"problem are {', '.join(map(str, axes))}. Rename them, or pass an array with its columns in "
+                "that order."
             )
         order = [self.names.index(axis) for axis in axes]
         return replace(self, x=self.x[:, order], names=tuple(axes))

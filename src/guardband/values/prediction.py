@@ -28,7 +28,7 @@ from guardband.values.labeled import Axes, arranged_targets, opened_targets, sev
 from guardband.values.names import Names
 from guardband.values.observations import Observations
 
-MODEL = "The model returned this value; check the model, or leave that point out."
+MODEL = "The model returned this value. Check the model, or omit that point."
 
 
 @kept
@@ -199,7 +199,7 @@ class Predictor(ABC):
 
     @property
     def scope(self) -> str:
-        """A sentence for the promise if the band is about a part of the model's outputs only, or ""."""
+        """A sentence for the promise if the band covers only some outputs of the model, or ""."""
         return ""
 
     @property
@@ -255,7 +255,7 @@ class Predictor(ABC):
         -------
         list
             The attributes `fitted`, `model`, `net`, `function` and `predictor` and the items of `members`,
-            as far as they exist.
+            if they exist.
         """
         names = ("fitted", "model", "net", "function", "predictor")
         found = [getattr(self, name, None) for name in names]
