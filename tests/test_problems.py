@@ -197,7 +197,7 @@ def test_a_residual_that_is_no_tensor_is_refused(returned: Any, message: str) ->
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (lambda self: Dirichlet(0.0), r"Own.conditions should return a list.* Put it into brackets: \[...\]"),
+        (lambda self: Dirichlet(0.0), r"Own.conditions should return a list.* Return it in a list, \[...\]"),
         (lambda self: None, "should return a list of conditions, got None: a `return` may be missing"),
         ([Dirichlet(0.0)], r"should be a method, `def conditions\(self\): return"),
         (lambda self: [Dirichlet], r"should list conditions, Dirichlet\(...\), got the class itself"),
@@ -224,8 +224,8 @@ def test_conditions_should_be_a_list_of_them(given: Any, message: str) -> None:
         (PointValue, [0.0, "p"], r"`value` of pinn\.PointValue\(at, value, output=...\)"),
         (Dirichlet, [float("nan")], "`value` of .* should be finite, got nan"),
         (Robin, [1.0, (0.0, float("inf"))], "`value` of .* should be finite"),
-        (Robin, [1.0, 2.0, 3.0], "`on` should name parts of the boundary.* and 3.0 names no part"),
-        *((Dirichlet, [0.0, on], "names no part") for on in ([], (), "", set(), 0, [0], [""])),
+        (Robin, [1.0, 2.0, 3.0], "`on` should name parts of the boundary.* and 3.0 Omit `on`"),
+        *((Dirichlet, [0.0, on], "Omit `on`") for on in ([], (), "", set(), 0, [0], [""])),
     ],
 )
 def test_what_is_no_value_or_no_part_is_refused(kind: Any, given: list[Any], message: str) -> None:
@@ -243,7 +243,7 @@ def test_no_part_is_the_whole_boundary_and_a_function_chooses_booleans() -> None
         Dirichlet(0.0, on=lambda x: x > 0.5).points(square, 40)
     with pytest.raises(TypeError, match="name parts of the boundary here, got a function"):
         square.boundary(40, lambda x: x[:, 0] > 0.5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="names no part"):
+    with pytest.raises(ValueError, match="Omit `on`"):
         square.size([])
 
 
