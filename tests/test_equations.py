@@ -484,7 +484,7 @@ def test_hard_conditions_whose_values_have_no_slopes_are_refused() -> None:
 
     for value in (lambda x: 3.0, lambda x: torch.sin(x[:, :1])):
         pinn.Constrained.of(starting(value), pinn.mlp(problem, [4]))
-    with pytest.raises(ValueError, match="The value of Initial varies, and torch cannot differentiate it"):
+    with pytest.raises(ValueError, match="The value of Initial varies but torch cannot differentiate it"):
         pinn.Constrained.of(starting(by_numpy), pinn.mlp(problem, [4]))
 
 

@@ -98,11 +98,11 @@ def test_a_family_is_trained_kept_in_a_folder_and_taken_from_it() -> None:
     quick = "recipe = pinn.Recipe.by_newton(40, n_interior=256)\n"
     words = [write(HEAD + FAMILY + quick), "--data", heated(), "--family", "kept", "--delta", "0.05"]
     first = run(*words)
-    assert "kept in kept" in first and "Delta = 0.05" in first
+    assert "stored in kept" in first and "Delta = 0.05" in first
     assert "trained family is stored" not in run(*words)
     other = write(HEAD + FAMILY.replace("0.02", "0.03"))
     said = run(other, "--data", heated(), "--family", "kept", code=2)
-    assert "diffusivity from 0.02 to 0.2" in said and "asks for" in said and "a different folder" in said
+    assert "diffusivity from 0.02 to 0.2" in said and "defines" in said and "a different folder" in said
 
 
 @pytest.mark.filterwarnings("default")
@@ -114,7 +114,7 @@ def test_a_network_is_held_against_trainings_where_nobody_says_how_far_it_is_off
     quick = "recipe = pinn.Recipe.by_newton(3, n_interior=64)\n"
     said = run(write(HEAD + FAMILY + quick), "--data", heated())
     assert "the solver or the range is wrong" not in said, "Delta allows for what the network misses"
-    assert "estimated by 3 trainings" in said and "a length of at most Delta" in said
+    assert "estimated by 3 training runs" in said and "a length of at most Delta" in said
     assert "the network misses" in said
 
 
