@@ -163,7 +163,7 @@ def test_a_reference_can_be_differentiated() -> None:
     ],
 )
 def test_other_coefficients_have_no_reference(problem: Problem) -> None:
-    with pytest.raises(NotImplementedError, match=r"computed for .* got .* write `solution\(self, x\)`"):
+    with pytest.raises(NotImplementedError, match=r"computed for .* got .* define `solution\(self, x\)`"):
         problem.observe(5)
 
 
@@ -172,7 +172,7 @@ def test_outside_of_its_domain_a_reference_is_not_a_number(problem: Any) -> None
     d = problem.domain.d
     far = torch.tensor([[torch.nan] * d, [torch.inf] * d, [1e9] * d, [-3.0] * d], dtype=torch.float64)
     assert bool(torch.isnan(problem.solution(far)).all())
-    with pytest.raises(ValueError, match=rf"`x` should be \(n, {d}\), got \(3, {d + 1}\)."):
+    with pytest.raises(ValueError, match=rf"`x` should have shape \(n, {d}\), got \(3, {d + 1}\)."):
         problem.solution(torch.zeros(3, d + 1))
 
 

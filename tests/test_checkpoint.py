@@ -67,7 +67,7 @@ def test_no_flipped_bit_is_taken_as_a_run(tmp_path: Path) -> None:
         flipped = bytearray(whole)
         flipped[place // 8] ^= 1 << place % 8
         path.write_bytes(flipped)
-        with pytest.raises(ValueError, match=r"is not a checkpoint of guardband: .*Delete it to start anew"):
+        with pytest.raises(ValueError, match=r"is not a checkpoint of guardband: .*Delete it to start over"):
             checkpoints.read(path)
 
 
@@ -77,10 +77,10 @@ def test_a_damaged_one_says_so(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-5] ^= 1
     path.write_bytes(data)
-    with pytest.raises(checkpoints.DamagedCheckpoint, match="its checksum is not that of its content"):
+    with pytest.raises(checkpoints.DamagedCheckpoint, match="its checksum does not match its content"):
         run(checkpoint=path)
     path.write_bytes(b"\0" * 500)
-    with pytest.raises(checkpoints.DamagedCheckpoint, match="it does not begin like one of this version"):
+    with pytest.raises(checkpoints.DamagedCheckpoint, match="its first line is not that of this version"):
         run(checkpoint=path)
 
 
@@ -95,7 +95,7 @@ def test_what_is_no_regular_file_or_too_large_is_refused(kind: str, tmp_path: Pa
     else:
         path.touch()
         os.truncate(path, 2**40)
-    with pytest.raises(ValueError, match="delete it to start anew"):
+    with pytest.raises(ValueError, match="start over"):
         run(checkpoint=path)
 
 
@@ -105,7 +105,7 @@ def test_a_forged_one_with_the_right_identity_is_refused(state: Any, tmp_path: P
     interrupted(path)
     identity = checkpoints.read(path)["identity"]
     checkpoints.write(path, state | {"identity": identity} if isinstance(state, dict) else state)
-    with pytest.raises(ValueError, match="start anew"):
+    with pytest.raises(ValueError, match="start over"):
         run(checkpoint=path)
 
 
@@ -181,7 +181,9 @@ def test_the_checkpoint_of_another_run_is_refused(other: str, tmp_path: Path) ->
     interrupted(path)
     part, changes = OTHERS[other]
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=rf"belongs to another run: .* another .*{part}.*delete it to start"):
+    with pytest.raises(
+        ValueError, match=rf"belongs to a different run, .* different .*{part}.*delete this file to start"
+    ):
         run(checkpoint=path, **changes())
     assert path.read_bytes() == before
 

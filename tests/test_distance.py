@@ -66,7 +66,7 @@ def test_latent_distance_is_in_the_penultimate_layer(net: nn.Module) -> None:
 def test_features_may_be_given() -> None:
     own = pinn.predictors.LatentDistance(np.sin, X, 5, features=lambda x: x)
     assert scale(own, NEW) == pytest.approx(scale(Distance(np.sin, X, 5), NEW))
-    with pytest.raises(ValueError, match="Give it as `features="):
+    with pytest.raises(ValueError, match="Pass it as `features="):
         pinn.predictors.LatentDistance(np.sin, X)
 
 

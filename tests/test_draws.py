@@ -298,7 +298,7 @@ def test_an_ensemble_is_mean_and_spread() -> None:
 
 @pytest.mark.parametrize("distinct", [1, 2, 4])
 def test_members_that_start_alike_are_refused(distinct: int) -> None:
-    with pytest.raises(ValueError, match="the same starting weights twice"):
+    with pytest.raises(ValueError, match="the same initial weights twice"):
         pinn.predictors.train_ensemble(
             pinn.problems.Poisson1D(), lambda seed: pinn.mlp(1, [4], seed=seed % distinct), progress=False
         )

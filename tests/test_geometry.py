@@ -140,7 +140,7 @@ def test_a_cavity_has_its_inside_behind_it_however_it_was_turned(tmp_path: Path,
 def test_bodies_that_overlap_are_refused() -> None:
     pyvista = pytest.importorskip("pyvista")
     both = pyvista.Sphere().append_polydata(pyvista.Sphere(center=(0.4, 0.1, 0.0)))
-    with pytest.raises(ValueError, match=r"has bodies that overlap.*join them by `|`"):
+    with pytest.raises(ValueError, match=r"has overlapping bodies.*join them by `|`"):
         Mesh(both)
     apart = pyvista.Sphere().append_polydata(pyvista.Sphere(center=(1.4, 0.1, 0.0)))
     assert Mesh(apart).measure == pytest.approx(2 * pyvista.Sphere().volume)
@@ -206,10 +206,10 @@ class Flawed(Triangle):
     ("flaw", "message"),
     [
         ("the measure", "the measure is 0.52, but by counting"),
-        ("outside", "points inside should be inside"),
+        ("outside", "interior points should lie inside"),
         ("uniform", "should be uniform"),
         ("a normal", "normals should point outward"),
-        ("a size", "flows out where"),
+        ("a size", "the flux is"),
         ("an edge", "normals should point outward"),
         ("none", ""),
     ],
@@ -228,16 +228,16 @@ def test_a_flaw_is_noticed(flaw: str, message: str) -> None:
         (lambda: Segment(1, 0), "`lower` should lie below `upper`"),
         (lambda: Box((0, 0), (1, math.inf)), "`lower` should lie below `upper`"),
         (lambda: Rectangle((0, 0, 0), (1, 1, 1)), "A Rectangle has two axes, got 3"),
-        (lambda: Rectangle((0, 0), (1, 1), names=("x", "x")), "2 different words"),
+        (lambda: Rectangle((0, 0), (1, 1), names=("x", "x")), "2 distinct names"),
         (lambda: Disk((0, 0, 0), 1.0), "should have 2 coordinates"),
         (lambda: Disk((0, 0), -1.0), "positive radius"),
         (lambda: Disk((0, 0), 1.0) - Sphere((0, 0, 0), 1.0), "same axes"),
         (lambda: Disk((0, 0), 1.0) & Disk((5, 0), 1.0), "do not overlap"),
         (lambda: (Disk((0, 0), 1.0) & Disk((1.5, 1.5), 1.0)).interior(5), "No point was found"),
-        (lambda: Time(1, 1), "a start before its end"),
-        (lambda: Segment(0, 1, names=["t"]) * Time(0, 1), "an axis 't' already"),
-        (lambda: PLATE.boundary(5, "lid"), "no part 'lid' of this boundary; its parts are left, right"),
-        (lambda: PLATE.size(["left", "lid"]), "no part 'lid'"),
+        (lambda: Time(1, 1), "should lie before its end"),
+        (lambda: Segment(0, 1, names=["t"]) * Time(0, 1), "already has an axis 't'"),
+        (lambda: PLATE.boundary(5, "lid"), "Unknown part 'lid' of the boundary; its parts are left, right"),
+        (lambda: PLATE.size(["left", "lid"]), "Unknown part 'lid'"),
         (lambda: Polygon([(0, 0), (1, 1), (1, 0), (0, 1)]), "not form a polygon: Self-intersection"),
         (lambda: Polygon([(0, 0), (1, 1)]), "at least three corners"),
         (lambda: Polygon(CORNERS, edges=["a"]), "should name 6 edges, got 1"),
@@ -259,12 +259,12 @@ RIM = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
     [
         (
             lambda: Time(0, 1) * LINE,
-            r"shape in space, pinn\.Segment\(0, 1\) \* pinn\.Time.* got Time \* Segment",
+            r"spatial shape, pinn\.Segment\(0, 1\) \* pinn\.Time.* got Time \* Segment",
         ),
-        (lambda: LINE * Time(0, 1) * Time(0, 2), r"should be a shape in space.* got TimeSpan \* Time"),
-        (lambda: LINE * LINE, r"only with time.* got Segment \* Segment.* pinn\.Rectangle"),
-        (lambda: LINE * 2, r"only with time.* got Segment \* int.* change its ends"),
-        (lambda: PointCloud(RIM, {"rim": (RIM, RIM)}) * Time(0, 1), "points, and no surface between them"),
+        (lambda: LINE * Time(0, 1) * Time(0, 2), r"should be a spatial shape.* got TimeSpan \* Time"),
+        (lambda: LINE * LINE, r"only be multiplied by time.* got Segment \* Segment.* pinn\.Rectangle"),
+        (lambda: LINE * 2, r"only be multiplied by time.* got Segment \* int.* change its ends"),
+        (lambda: PointCloud(RIM, {"rim": (RIM, RIM)}) * Time(0, 1), "no surface between its points"),
     ],
 )
 def test_only_a_shape_in_space_is_multiplied_and_only_with_time(make: Any, message: str) -> None:
@@ -290,7 +290,7 @@ def test_clouds_give_their_own_points() -> None:
             refused()
     for wrong, message in [
         (lambda: PointCloud(rim, {}).measure, "measure of a point cloud is unknown"),
-        (lambda: PointCloud(rim, {"a": (rim, rim[:5])}), "a normal for each point"),
+        (lambda: PointCloud(rim, {"a": (rim, rim[:5])}), "one normal per point"),
         (lambda: PointCloud(rim, {"a": (rim, 0 * rim)}), "normal of length 0"),
         (lambda: PointCloud(rim[:0], {}), "should be finite points"),
     ]:
@@ -312,7 +312,9 @@ def test_points_of_any_kind_are_inside_or_not(name: str) -> None:
     for given in (x, x.tolist()):
         found: Any = shape.contains(given)  # type: ignore[arg-type]
         assert isinstance(found, np.ndarray) and found.tolist() == inside.tolist()
-    with pytest.raises(ValueError, match=rf"`x` should be points \(n, {shape.d}\), got shape \(3, 7\)"):
+    with pytest.raises(
+        ValueError, match=rf"`x` should be points of shape \(n, {shape.d}\), got shape \(3, 7\)"
+    ):
         shape.contains(np.zeros((3, 7)))  # type: ignore[arg-type]
 
 

@@ -75,7 +75,7 @@ def test_patience_ends_a_run_and_keeps_the_best() -> None:
     off = np.asarray(fitted(held.x)) - np.asarray(held.y)
     assert float((off**2).mean()) == pytest.approx(min(missed), rel=1e-4)
     assert fitted.recipe.counts == ((0, int(fitted.history[-1]["step"]), 0),)
-    with pytest.raises(ValueError, match="`patience` should be a number of rows"):
+    with pytest.raises(ValueError, match="`patience` should be a positive number of rows"):
         pinn.Recipe(patience=0)
 
 
@@ -188,9 +188,9 @@ def test_restarts_are_ranked_and_their_spread_is_told() -> None:
     assert fitted.verdict.spread == fitted.spread and fitted.verdict.word == "converged"
     assert fitted.verdict.reasons[-1].startswith("Restarts differ by")
     for wrong in (0, -1, 1.5):
-        with pytest.raises(ValueError, match="`restarts` should be a number of trainings"):
+        with pytest.raises(ValueError, match="`restarts` should be a positive number of training runs"):
             pinn.fit(PROBLEM, pinn.mlp(1, [4]), restarts=wrong, progress=False)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="A checkpoint holds one training"):
+    with pytest.raises(ValueError, match="A checkpoint contains a single run"):
         pinn.fit(PROBLEM, pinn.mlp(1, [4]), restarts=2, checkpoint="x", progress=False)
 
 
@@ -237,7 +237,7 @@ def test_the_verdict_of_a_training() -> None:
         Wrong(), pinn.mlp(1, [16, 16]), held_out=held, likelihood=likelihood, recipe=NEWTON, progress=False
     )
     assert wrong.noise == 0.05 and wrong.verdict.word == "suspicious"
-    assert "another solution" in str(wrong.verdict)
+    assert "a different solution" in str(wrong.verdict)
     data = readings(60, 6)
     used, right = (
         pinn.fit(problem, pinn.mlp(1, [16, 16]), data, likelihood=likelihood, recipe=NEWTON, progress=False)

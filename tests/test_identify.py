@@ -98,11 +98,11 @@ def test_a_family_is_trained_kept_in_a_folder_and_taken_from_it() -> None:
     quick = "recipe = pinn.Recipe.by_newton(40, n_interior=256)\n"
     words = [write(HEAD + FAMILY + quick), "--data", heated(), "--family", "kept", "--delta", "0.05"]
     first = run(*words)
-    assert "kept in kept" in first and "Delta = 0.05" in first
-    assert "trained family is kept" not in run(*words)
+    assert "stored in kept" in first and "Delta = 0.05" in first
+    assert "trained family is stored" not in run(*words)
     other = write(HEAD + FAMILY.replace("0.02", "0.03"))
     said = run(other, "--data", heated(), "--family", "kept", code=2)
-    assert "diffusivity from 0.02 to 0.2" in said and "asks for" in said and "another folder" in said
+    assert "diffusivity from 0.02 to 0.2" in said and "defines" in said and "a different folder" in said
 
 
 @pytest.mark.filterwarnings("default")
@@ -114,7 +114,7 @@ def test_a_network_is_held_against_trainings_where_nobody_says_how_far_it_is_off
     quick = "recipe = pinn.Recipe.by_newton(3, n_interior=64)\n"
     said = run(write(HEAD + FAMILY + quick), "--data", heated())
     assert "the solver or the range is wrong" not in said, "Delta allows for what the network misses"
-    assert "estimated by 3 trainings" in said and "a length of at most Delta" in said
+    assert "estimated by 3 training runs" in said and "a length of at most Delta" in said
     assert "the network misses" in said
 
 
@@ -151,7 +151,7 @@ def test_a_wrong_equation_is_the_exit_code_and_comes_first() -> None:
     ("text", "names", "more", "cure"),
     [
         (HEAD, "x,t,u", [], r"family = pinn.Family(Rod, diffusivity=(LOW, HIGH))"),
-        ("", "x,t,u", [], "of a problem that is a dataclass"),
+        ("", "x,t,u", [], "for a problem that is a dataclass"),
         (
             HEAD + FAMILY + "other = family.solved_by(print)\n" + "del family\n" + FAMILY[3:],
             "x,t,u",
@@ -179,7 +179,7 @@ def test_what_is_wrong_is_told_with_its_cure(text: str, names: str, more: list[s
 
 
 def test_a_file_that_is_not_there_and_readings_elsewhere_are_told() -> None:
-    assert "such as problem.py; there is none" in run("none.py", "--data", heated(), code=2)
+    assert "such as problem.py, but" in run("none.py", "--data", heated(), code=2)
     Path("far.csv").write_text("x,t,u,who\n0.5,0.5,0.1,a\n3.0,0.5,0.1,b\n")
     said = run(write(HEAD + FAMILY + SOLVER), "--data", "far.csv", code=2)
     assert "1 of 2 readings lie outside of the domain" in said and "x = 3, t = 0.5" in said
@@ -293,7 +293,7 @@ def test_a_search_finds_what_a_grid_finds_and_promises_nothing() -> None:
         assert high >= flat.interval(name)[1] - 0.02 * (high - low)
     assert "no guaranteed coverage" in estimates.envelope([0.5]).promise
     page = gb.report(estimates, path="page.md").read_text()
-    assert "those of a search" in page and "These ends have no guaranteed coverage" in page
+    assert "come from a search" in page and "These ends have no guaranteed coverage" in page
     with pytest.raises(ValueError, match="3 coefficients cannot be drawn"):
         pinn.plot.region(estimates)
     gone = pinn.coefficients(

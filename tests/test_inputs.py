@@ -254,9 +254,9 @@ def test_masks_of_regions_and_groups_and_levels_are_checked() -> None:
 
 @pytest.mark.parametrize("sizes", [(0, [4]), (-1, [4]), (1, [-4]), (1, [0]), (1, [2.5])], ids=str)
 def test_a_network_has_whole_sizes(sizes: Any) -> None:
-    with pytest.raises(ValueError, match=r"should give whole numbers of 1 or more, got (0|-1|-4|2\.5)\."):
+    with pytest.raises(ValueError, match=r"should be positive integers, got (0|-1|-4|2\.5)\."):
         pinn.mlp(*sizes)
-    with pytest.raises(ValueError, match="`outputs` should give whole numbers"):
+    with pytest.raises(ValueError, match="`outputs` should be positive integers"):
         pinn.mlp(1, [4], outputs=0)
 
 

@@ -216,7 +216,7 @@ def test_values_of_conditions_may_be_columns() -> None:
 
 def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
     heat = pinn.problems.Heat1D
-    with pytest.raises(TypeError, match="takes a class of problems"):
+    with pytest.raises(TypeError, match="takes a problem class"):
         pinn.Family(heat(), diffusivity=(0.1, 0.2))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no coefficient 'conductivity'; it has diffusivity"):
         pinn.Family(heat, conductivity=(0.1, 0.2))
@@ -228,7 +228,7 @@ def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
         HEAT.at()
     with pytest.raises(ValueError, match=r"should lie in its range, 0\.02 to 0\.2"):
         HEAT.at(diffusivity=0.5)
-    with pytest.raises(TypeError, match="should solve the problem"):
+    with pytest.raises(TypeError, match="that solves the problem"):
         HEAT.solved_by(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"should return shape \(2, 1\)"):
         HEAT.solved_by(lambda x, diffusivity: np.zeros((3, 1)))(np.zeros((2, 2)), [0.1])

@@ -352,7 +352,7 @@ def test_a_budget_ends_the_run() -> None:
         with pytest.raises(ValueError, match="`seconds` should be a positive number"):
             pinn.Recipe(seconds=wrong)  # type: ignore[arg-type]
     for wrong in (-1, 5.5, "5"):
-        with pytest.raises(ValueError, match="`newton` should be a number of steps"):
+        with pytest.raises(ValueError, match="`newton` should be a nonnegative number of steps"):
             pinn.Recipe(newton=wrong)  # type: ignore[arg-type]
 
 
@@ -524,7 +524,7 @@ def test_where_there_are_data_gauss_newton_steps_hold_the_equation_firmly() -> N
     named = scales(steps, data, tolerance=0.02, boundary=0.1)
     assert (named.physics, named.boundary) == (soft.physics, soft.boundary)  # as Adam has them
     for wrong in (0.0, -1.0, math.inf, "2 %"):
-        with pytest.raises(ValueError, match="`tolerance` should be how far the equation may be off"):
+        with pytest.raises(ValueError, match="`tolerance` should be the allowed error of the equation"):
             pinn.Likelihood(tolerance=wrong)  # type: ignore[arg-type]
 
 
@@ -610,5 +610,5 @@ def test_points_of_another_run_are_refused() -> None:
     stage.load(state)
     counts, inside = {"n": 10**12, "most": 10**12}, {"inside": torch.zeros(5, 3)}
     for wrong in ({"n": 10**12}, {"n": 0}, counts, inside, {"fresh": [1.0] * 40}):
-        with pytest.raises(ValueError, match="not those of this run"):
+        with pytest.raises(ValueError, match="do not belong to this run"):
             stage.load(state | wrong)

@@ -173,7 +173,7 @@ def test_a_tangent_band_takes_own_derivatives() -> None:
 def test_dropout_layers_are_found_and_refused_by_gauss_newton() -> None:
     net = Waves(1, p=0.2)
     assert traits_of(net).stochastic and not traits_of(Waves(1)).stochastic
-    with pytest.raises(ValueError, match="Gauss-Newton steps need a network that stays the same"):
+    with pytest.raises(ValueError, match="Gauss-Newton steps need a fixed network"):
         trained(net)
     fitted = pinn.fit(POISSON, net, READINGS, recipe=ADAM, dtype=torch.float64, progress=False)
     prediction = pinn.predictors.Dropout(fitted, draws=20)(READINGS.x)

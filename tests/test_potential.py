@@ -88,7 +88,7 @@ def test_a_posterior_needs_data() -> None:
     problem = Poisson1D()
     alone = pinn.fit(problem, mlp(1, [4]), recipe=pinn.Recipe(steps=2, finish=0), progress=False)
     for use in (Potential, pinn.predictors.Laplace):
-        with pytest.raises(ValueError, match="observations the network was trained on"):
+        with pytest.raises(ValueError, match="training observations of the network"):
             use(alone)
 
 

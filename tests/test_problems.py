@@ -178,10 +178,10 @@ def test_what_a_problem_does_not_have_says_how_to_write_it() -> None:
     ("returned", "message"),
     [
         (lambda u: None, "should return a tensor .* got None. Is a `return` missing"),
-        (lambda u: [u.value], r"got a list. Put equations side by side, torch.cat\(\[...\], dim=1\)"),
-        (lambda u: (u.value, u.value), "got a tuple. Put equations side by side"),
-        (lambda u: 0.0, r"Given.residual should return a tensor \(n, equations\).* got 0.0\."),
-        (lambda u: u, "got a field. Say what of it should vanish: u.value"),
+        (lambda u: [u.value], r"got a list. Concatenate the equations, torch.cat\(\[...\], dim=1\)"),
+        (lambda u: (u.value, u.value), "got a tuple. Concatenate the equations"),
+        (lambda u: 0.0, r"Given.residual should return a tensor of shape \(n, equations\).* got 0.0\."),
+        (lambda u: u, "got a field. Return the quantity that should vanish, such as u.value"),
         (lambda u: {}, "got an empty dictionary"),
         (lambda u: {"mass": u.value[:, 0]}, r"\(n, 1\) as 'mass', got \(4,\). Keep the column"),
         (lambda u: {"mass": u}, "a tensor .* as 'mass', got a field"),
@@ -197,7 +197,7 @@ def test_a_residual_that_is_no_tensor_is_refused(returned: Any, message: str) ->
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (lambda self: Dirichlet(0.0), r"Own.conditions should return a list.* Put it into brackets: \[...\]"),
+        (lambda self: Dirichlet(0.0), r"Own.conditions should return a list.* Return it in a list, \[...\]"),
         (lambda self: None, "should return a list of conditions, got None: a `return` may be missing"),
         ([Dirichlet(0.0)], r"should be a method, `def conditions\(self\): return"),
         (lambda self: [Dirichlet], r"should list conditions, Dirichlet\(...\), got the class itself"),
@@ -224,8 +224,8 @@ def test_conditions_should_be_a_list_of_them(given: Any, message: str) -> None:
         (PointValue, [0.0, "p"], r"`value` of pinn\.PointValue\(at, value, output=...\)"),
         (Dirichlet, [float("nan")], "`value` of .* should be finite, got nan"),
         (Robin, [1.0, (0.0, float("inf"))], "`value` of .* should be finite"),
-        (Robin, [1.0, 2.0, 3.0], "`on` should name parts of the boundary.* and 3.0 names no part"),
-        *((Dirichlet, [0.0, on], "names no part") for on in ([], (), "", set(), 0, [0], [""])),
+        (Robin, [1.0, 2.0, 3.0], "`on` should name parts of the boundary.* got 3.0. Omit `on`"),
+        *((Dirichlet, [0.0, on], "Omit `on`") for on in ([], (), "", set(), 0, [0], [""])),
     ],
 )
 def test_what_is_no_value_or_no_part_is_refused(kind: Any, given: list[Any], message: str) -> None:
@@ -243,7 +243,7 @@ def test_no_part_is_the_whole_boundary_and_a_function_chooses_booleans() -> None
         Dirichlet(0.0, on=lambda x: x > 0.5).points(square, 40)
     with pytest.raises(TypeError, match="name parts of the boundary here, got a function"):
         square.boundary(40, lambda x: x[:, 0] > 0.5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="names no part"):
+    with pytest.raises(ValueError, match="Omit `on`"):
         square.size([])
 
 
@@ -269,7 +269,7 @@ def test_values_may_be_numbers_and_numpy_however_they_are_given(value: Any) -> N
 
 def test_a_function_that_returns_no_value_is_refused() -> None:
     x = torch.zeros(4, 1)
-    with pytest.raises(TypeError, match=r"should return values \(n, 1\), or a number, got None"):
+    with pytest.raises(TypeError, match=r"should return values of shape \(n, 1\), or a number, got None"):
         Dirichlet(lambda x: None).residual(x, AutogradField(torch.sin, x))  # type: ignore[arg-type, return-value]
 
 
@@ -315,7 +315,7 @@ def test_noise_and_solutions_keep_their_columns() -> None:
             return x[:, 0]
 
     assert Flat().observe(20, noise=lambda x: 0.1 * x).y.shape == (20, 1)
-    with pytest.raises(ValueError, match=r"`noise` returned \(20,\), should be \(20, 1\): keep the column"):
+    with pytest.raises(ValueError, match=r"`noise` should return shape \(20, 1\), got \(20,\). Keep the column"):
         Flat().observe(20, noise=lambda x: x[:, 0])
 
 

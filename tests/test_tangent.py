@@ -262,16 +262,16 @@ def test_an_equation_that_counts_more_moves_less() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "match"),
     [
-        (lambda: pinn.Tangent(pinn.mlp(2, [4])), TypeError, r"what `pinn.fit\(problem, net\)` returned"),  # type: ignore[arg-type]
+        (lambda: pinn.Tangent(pinn.mlp(2, [4])), TypeError, r"the result of `pinn.fit\(problem, net\)`"),  # type: ignore[arg-type]
         (lambda: pinn.Tangent(fitted(), noise=0), ValueError, "`noise` should be a positive number, got 0"),
         (lambda: pinn.Tangent(fitted(), physics=-1.0), ValueError, "`physics` should be a positive number"),
         (lambda: pinn.Tangent(fitted(), counts=0), ValueError, "`counts` should be a positive number"),
-        (lambda: tangent().calibrate([0.1], [0.2]), ValueError, r"x \(n, 2\) and y \(n, 1\)"),
+        (lambda: tangent().calibrate([0.1], [0.2]), ValueError, r"\(n, 2\) for x and \(n, 1\) for y"),
         (lambda: tangent().calibrate(np.ones((3, 2)), np.ones((3, 2))), ValueError, r"and \(3, 2\)"),
-        (lambda: tangent().calibrate(np.ones((0, 2)), np.ones((0, 1))), ValueError, "one at least"),
+        (lambda: tangent().calibrate(np.ones((0, 2)), np.ones((0, 1))), ValueError, "n of at least 1"),
         (lambda: tangent().calibrate(np.ones((3, 2)), [1, np.nan, 2]), ValueError, "row 1 is NaN"),
         (lambda: tangent().calibrate(*HEAT.observe(9), kind="plus"), ValueError, "'full' or 'jackknife\\+'"),  # type: ignore[arg-type]
-        (lambda: tangent().calibrate(*HEAT.observe(9))([0.5]), ValueError, r"like the readings, \(n, 2\)"),
+        (lambda: tangent().calibrate(*HEAT.observe(9))([0.5]), ValueError, r"like the readings"),
         (
             lambda: tangent().calibrate(*HEAT.observe(9)).band(gb.Prediction(None, [0.0])),
             TypeError,
@@ -292,11 +292,11 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(make: Any, error: type[Exc
 def test_windows_and_several_outputs_are_refused() -> None:
     recipe = pinn.Recipe(steps=2, finish=0, windows=2)
     windows = pinn.fit(WRONG, pinn.mlp(2, [4]), recipe=recipe, progress=False)
-    with pytest.raises(ValueError, match=r"each window of time.*Train one: pinn.fit"):
+    with pytest.raises(ValueError, match=r"per time window.*Train a single network, pinn.fit"):
         pinn.Tangent(windows)
     problem = pinn.problems.LotkaVolterra()
     two = pinn.fit(problem, pinn.mlp(problem, [4]), recipe=pinn.Recipe(steps=2, finish=0), progress=False)
-    with pytest.raises(ValueError, match="about one output"):
+    with pytest.raises(ValueError, match="needs a network with one output"):
         pinn.Tangent(two)
 
 

@@ -163,7 +163,7 @@ def test_terms_without_a_name_or_a_scale_are_refused() -> None:
 
     for term, message in (
         (Mean(name="loss"), "a unique `name`"),
-        (Mean(name="equation"), "another name than an equation"),
+        (Mean(name="equation"), "differs from those of equations"),
         (Mean(scale=0.0), "a positive `scale`"),
         (Mean, "instances of pinn.Term"),
     ):

@@ -112,7 +112,7 @@ def test_a_wrong_sign_is_seen_by_readings_alone() -> None:
 
     assert pinn.verdict(wrong, model).word == "converged"
     found = pinn.verdict(wrong, model, data, noise=0.01)
-    assert found.word == "suspicious" and "another solution" in found.reasons[-1]
+    assert found.word == "suspicious" and "a different solution" in found.reasons[-1]
     assert pinn.verdict(wrong, model, data).word == "suspicious"
     assert pinn.verdict(POISSON, POISSON.solution, data, noise=0.01).word == "converged"
 
@@ -360,11 +360,11 @@ def test_what_is_left_unexplained_is_looked_at_where_it_is_missed(
         ((pinn.mlp(1, [4]), POISSON), {}, "`problem` should be a pinn.Problem"),
         ((POISSON, POISSON), {}, "The problem comes first"),
         ((POISSON, 3), {}, "`model` should be a torch module"),
-        ((POISSON, pinn.mlp(1, [4], outputs=2)), {}, r"should return \(n, 1\)"),
+        ((POISSON, pinn.mlp(1, [4], outputs=2)), {}, r"should return shape \(n, 1\)"),
         ((POISSON, lambda x: x[:, 0]), {}, r"returned \(4,\) at 4 points"),
         ((POISSON, POISSON.solution, np.zeros(3)), {}, "`held_out` should be gb.Observations"),
         ((POISSON, POISSON.solution), {"noise": -1.0}, "`noise` should be a positive"),
-        ((POISSON, POISSON.solution), {"noise": {"v": 1.0}}, "`noise` should be given by output"),
+        ((POISSON, POISSON.solution), {"noise": {"v": 1.0}}, "`noise` should have the names of outputs"),
     ],
 )
 def test_wrong_arguments_are_explained(arguments: Any, options: Any, match: str) -> None:

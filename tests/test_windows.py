@@ -144,7 +144,7 @@ def test_windows_need_a_start() -> None:
     heat = pinn.problems.Heat1D()
     with pytest.raises(ValueError, match="meets conditions exactly cannot be trained in 2 windows"):
         pinn.fit(heat, pinn.Constrained.of(heat, pinn.mlp(heat, [4])), recipe=recipe, progress=False)
-    with pytest.raises(ValueError, match="`windows` should be a number of windows"):
+    with pytest.raises(ValueError, match="`windows` should be a positive number of time windows"):
         pinn.Recipe(windows=0)
 
 

@@ -1,6 +1,7 @@
 """The PINN engine: problems on shapes, networks, training, verdicts on convergence, regions of coefficients.
 
-Needs torch: `pip install "guardband[pinn]"`. Names are imported on first use; `__init__.pyi` lists them.
+It requires torch: `pip install "guardband[pinn]"`. Names are imported on first use and listed in
+`__init__.pyi`.
 """
 
 from guardband.base import extras

@@ -1,6 +1,6 @@
 """The parts of the command line that need torch: `guardband identify`, and scales from networks.
 
-`identify` takes a problem and measurements in files, and writes coefficients with a report.
+`identify` reads a problem and measurements from files, and writes the coefficients and a report.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from guardband.pinn.inverse.next_points import CAUTION, NextPoints
 from guardband.reports.page import refuse_other_endings
 
 CANDIDATES = 256
-"""The number of places in the domain among which --next chooses."""
+"""The number of points in the domain from which --next chooses."""
 
 Found = tuple[dict[str, object], str]
-"""The result for programs, and the same as text."""
+"""The result as JSON, and the same result as text."""
 
 
 def identify(
@@ -50,7 +50,7 @@ def identify(
     if noise not in NOISES:
         raise ValueError(f"--noise should be {', '.join(NOISES)}, got {noise!r}.")
     if candidates is not None and not next_readings:
-        raise ValueError("--candidates needs --next, the number of places to choose, such as --next 5.")
+        raise ValueError("--candidates needs --next, the number of points to choose, such as --next 5.")
     file = ProblemFile.read(problem)
     readings = file.readings(data)
     solved = file.solved(folder)
@@ -67,7 +67,7 @@ def identify(
 
 
 def _places(further: NextPoints | None) -> Iterator[str]:
-    """The places for further measurements, with a caution about the guarantee."""
+    """The points for further measurements, with a caution about the guarantee."""
     if further is None:
         return
     yield "The most informative places for further readings, in this order:"
@@ -112,7 +112,7 @@ def predictor_of(model: Any, scale: str, training_data: gb.Observations | None) 
 
 @dataclass(frozen=True)
 class ProblemFile:
-    """The contents of a problem file: a family, and how to solve it."""
+    """The contents of a problem file: a family, and optionally a solver and a recipe."""
 
     path: Path
     family: pinn.Family
@@ -121,7 +121,7 @@ class ProblemFile:
 
     @classmethod
     def read(cls, path: Path) -> ProblemFile:
-        """Run a file, and take the names `family`, `solver` and `recipe` from it."""
+        """Run a file and read the names `family`, `solver` and `recipe` from it."""
         names = _names_in(path)
         family, solver, recipe = _family(path, names), names.get("solver"), names.get("recipe")
         if recipe is not None and not isinstance(recipe, pinn.Recipe):
@@ -133,7 +133,7 @@ class ProblemFile:
         return cls(path, family, None, recipe)
 
     def readings(self, path: Path) -> gb.Observations:
-        """The measurements, by the names of axes and outputs; refuse those outside of the domain."""
+        """The measurements, by the names of axes and outputs; refuse measurements outside the domain."""
         table, names = tables.read(path), self.family.names
         outputs = [name for name in names.outputs if name in table.names]
         missing = [name for name in names.axes if name not in table.names]
@@ -141,24 +141,24 @@ class ProblemFile:
             kind = type(self.family.problem).__name__
             lacks = f"column `{missing[0]}`" if missing else "column of an output"
             raise ValueError(
-                f"{path} has no {lacks}; it has {', '.join(table.names)}. The axes of {kind} are "
-                f"{', '.join(names.axes)}, its outputs {', '.join(names.outputs)}: name the columns "
+                f"{path} has no {lacks}; its columns are {', '.join(table.names)}. The axes of {kind} are "
+                f"{', '.join(names.axes)}, and its outputs are {', '.join(names.outputs)}. Name the columns "
                 "accordingly."
             )
         x, y = matrix(table, [*names.axes], path), matrix(table, outputs, path)
         if others := [name for name in table.names if name not in (*names.axes, *outputs)]:
-            note(f"Columns that are neither axes nor outputs are left out: {', '.join(others)}.")
+            note(f"Ignored columns, which are neither axes nor outputs: {', '.join(others)}.")
         outside = self.family.own.domain.clearly_outside(x)
         if outside.any():
             first = ", ".join(f"{a} = {v:g}" for a, v in zip(names.axes, x[outside][0], strict=True))
             raise ValueError(
-                f"{path}: {int(outside.sum())} of {len(x)} readings lie outside of the domain, the first at "
-                f"{first}. Leave them out, or enlarge the domain of the problem."
+                f"{path}: {int(outside.sum())} of {len(x)} readings lie outside the domain, the first at "
+                f"{first}. Remove these readings, or enlarge the domain of the problem."
             )
         return gb.Observations(x, y, outputs=outputs)
 
     def solved(self, folder: Path | None) -> pinn.SolvedFamily:
-        """The solved family: by its solver, by its exact solution, or by a network, stored or new."""
+        """The family, solved by its solver, by its exact solution, or by a stored or new network."""
         if self.given is not None and folder is None:
             return self.given
         if folder is not None and folder.exists():
@@ -168,25 +168,25 @@ class ProblemFile:
         solved = self.family.fit(recipe=self.recipe)
         if folder is not None:
             gb.save(solved, folder)
-            note(f"The trained family is kept in {folder}; the same --family takes it from there.")
+            note(f"The trained family is stored in {folder}; pass the same --family to load it.")
         return solved
 
     def _kept(self, folder: Path) -> pinn.SolvedFamily:
         try:
             solved = gb.load(folder, pinn.SolvedFamily, problem=self.family.own)
-        except TypeError:  # the folder contains a problem of the catalogue
+        except TypeError:  # the folder contains a problem from the catalogue
             solved = gb.load(folder, pinn.SolvedFamily)
         if dict(solved.ranges) != dict(self.family.ranges) or solved.family.own != self.family.own:
             raise ValueError(
                 f"{folder} contains {solved.family!r}, but {self.path.name} defines {self.family!r}. "
-                "Use another folder, or the same problem and ranges."
+                "Use a different folder, or the same problem and ranges."
             )
         return solved
 
     def next_points(
         self, solved: pinn.SolvedFamily, data: gb.Observations, n: int, path: Path | None
     ) -> NextPoints:
-        """The most informative places for further measurements, from a file or the whole domain."""
+        """The most informative points for further measurements, from a file or the whole domain."""
         if path is None:
             places = self.family.own.domain.quasi(max(CANDIDATES, n), dtype=torch.float64).numpy()
         else:
@@ -194,15 +194,15 @@ class ProblemFile:
         return pinn.next_points(solved, places, n, data=data)
 
     def delta(self, solved: pinn.SolvedFamily, data: gb.Observations) -> float | None:
-        """The error of a network at the measurements: by a solver, the exact solution, or trainings."""
+        """The error of a network at the measurements, by a solver, the exact solution, or training runs."""
         if solved.solver.certain or has_solution(self.family.problem, data.x):
             return None
         if self.given is not None:
             return solved.check(data.x, self._by_solver)
         n = DRAWN + len(self.family.corners)
         note(
-            f"The error of the network is estimated by {n} trainings at single coefficients, which take a "
-            f"minute or more. A `solver` in {self.path.name} makes them unnecessary, and so does --delta."
+            f"The error of the network is estimated by {n} training runs at single coefficients, which take "
+            f"a minute or more. To avoid them, define a `solver` in {self.path.name} or pass --delta."
         )
         return solved.check(data.x, recipe=self.recipe)
 
@@ -214,10 +214,12 @@ class ProblemFile:
 def _names_in(path: Path) -> dict[str, Any]:
     """All names that a Python file defines; errors are reported with their line."""
     if path.suffix != ".py" or not path.is_file():
-        raise ValueError(f"The problem should be a Python file, such as problem.py; there is none at {path}.")
+        raise ValueError(
+            f"The problem should be a Python file, such as problem.py, but {path} is not a file."
+        )
     if (
         str(path.parent.resolve()) not in sys.path
-    ):  # so that it can import modules next to it, as a script can
+    ):  # lets the file import modules from its folder, like a script
         sys.path.insert(0, str(path.parent.resolve()))
     spec = importlib.util.spec_from_file_location(f"_identified_{path.stem}", path.resolve())
     assert spec is not None and spec.loader is not None
@@ -242,9 +244,10 @@ def _family(path: Path, names: dict[str, Any]) -> pinn.Family | pinn.SolvedFamil
     if len(found) == 1:
         return found[0]
     if found:
-        raise ValueError(f"{path} defines {len(found)} families. Name the one to be used `family`.")
+        raise ValueError(f"{path} defines {len(found)} families. Give one of them the name `family`.")
     raise ValueError(
-        f"{path} defines no family. Declare the unknown coefficients and their ranges: {_suggested(names)}."
+        f"{path} defines no family. Declare the unknown coefficients and their ranges, such as "
+        f"{_suggested(names)}."
     )
 
 
@@ -254,4 +257,4 @@ def _suggested(names: dict[str, Any]) -> str:
         own = isinstance(value, type) and issubclass(value, pinn.Problem) and value is not pinn.Problem
         if own and is_dataclass(value) and fields(value):
             return f"family = pinn.Family({name}, {fields(value)[0].name}=(LOW, HIGH))"
-    return "family = pinn.Family(Rod, diffusivity=(0.02, 0.2)), of a problem that is a dataclass"
+    return "family = pinn.Family(Rod, diffusivity=(0.02, 0.2)), for a problem that is a dataclass"

@@ -1,9 +1,10 @@
-"""An estimate of the error: the correction that would remove the residuals of a network.
+"""An estimate of the error, as the correction that would remove the residuals of a network.
 
-Small residuals can hide large errors, since a beam, an oscillator or a wave amplifies them. The linearized
-problem is therefore solved for a correction that removes the residuals, by least squares in independent
-functions: polynomials, sine waves and tanh steps of many widths, and the tangent space of the network. The
-residuals that remain at other points show how reliable the estimate is.
+Small residuals can hide large errors, since equations such as those of beams, oscillators and waves amplify
+residuals. The linearized problem is therefore solved for a correction that removes the residuals, by least
+squares in functions that are independent of the network (polynomials, sine waves and tanh steps of many
+widths) and in the tangent space of the network. The residuals that remain at other points show how reliable
+the estimate is.
 """
 
 from __future__ import annotations
@@ -26,41 +27,41 @@ from guardband.pinn.networks.derivatives import Residual
 from guardband.pinn.problems import Problem
 
 DEGREES = {1: 12, 2: 12, 3: 5}
-"""The degree of the polynomials by the number of axes; 3 for more axes."""
+"""The degree of the polynomials by the number of axes, and 3 for more axes."""
 
 RIDGES = {1: 100}
-"""The number of waves and steps on a line; otherwise 300, or 200 for several outputs."""
+"""The number of waves and steps in one dimension; otherwise 300, or 200 for several outputs."""
 
 WEIGHTS = 400
 """The largest number of weights whose tangent vectors are used."""
 
 FASTEST, STEEPEST = 12.0, 20.0
-"""The shortest waves and the steepest steps, in radians and widths per half extent of the domain."""
+"""The limits of waves, in radians, and of steps, in widths, per half extent of the domain."""
 
 DAMPINGS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
-"""Candidate dampings, as shares of the mean diagonal; the one with the smallest residuals at other points
-wins."""
+"""Candidate dampings, as fractions of the mean diagonal; the one with the smallest residuals at other points
+is used."""
 
 SMOOTH = 1e-9
 """The damping of the test for looseness, which suppresses short waves between the points."""
 
 DIRECTIONS = 16
-"""The number of loose directions that are tested again at other points."""
+"""The number of loose directions that are retested at other points."""
 
 LOOSE = 1e3
 """The relative change of the field per unit of relative residuals above which the solution counts as
 undetermined."""
 
 LEAST_REMOVED = 0.05
-"""If a smaller share of the residuals is removed, the residuals count as noise."""
+"""If less than this share of the residuals is removed, they count as noise."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """The error that the residuals of a model correspond to."""
+    """The error to which the residuals of a model correspond."""
 
     error: tuple[float, ...]
-    """The relative error of each output, if the remaining residuals imply as much error as the rest."""
+    """The relative error of each output, if the remaining residuals imply a proportionate error."""
     left: float
     """The share of the residuals that remains at other points."""
     loose: float
@@ -70,7 +71,7 @@ class Correction:
 def correction(
     problem: Problem, model: Callable[[Tensor], Tensor], sample: Sample, other: Sample
 ) -> Correction:
-    """Estimate the error of a model from its residuals; `other` are points for validation."""
+    """Estimate the error of a model from its residuals; `other` is the sample for validation."""
     u = sample.inside(())
     sizes = sample.sizes
     basis = _Features(problem.domain, 200 if len(sizes) > 1 else 300)
@@ -93,7 +94,7 @@ def correction(
     after, move = best
     delta = values @ move
     left = after / before if before else 0.0
-    removed = math.sqrt(1 - left**2)  # the least-squares remainder is orthogonal to the part removed
+    removed = math.sqrt(1 - left**2)  # the least-squares remainder is orthogonal to the removed part
     weights = sample.weights
     against = size(u - delta, weights).maximum(sample.least).clamp(min=1e-300)
     error = rms(delta, weights) / against / max(LEAST_REMOVED, removed)
@@ -114,7 +115,7 @@ def _factor(gram: Tensor, share: float) -> Tensor | None:
 
 
 def _relative(values: Tensor, sample: Sample, sizes: Tensor) -> Tensor:
-    """Values (n, m, columns) over the sizes of outputs, such that a sum of squares is a mean square."""
+    """Values (n, m, columns), divided by the sizes of outputs so that a sum of squares is a mean square."""
     weights = (sample.weights / len(values)).sqrt()
     return (values / sizes[:, None] * weights[:, None, None]).flatten(0, 1)
 
@@ -128,10 +129,10 @@ def _loose(gram: Tensor, factor: Tensor, values: Tensor) -> float:
 
 
 def _loose_there(factor: Tensor, here: Tensor, rows_there: Tensor, there: Tensor) -> float:
-    """The same at other points, for the loosest directions at these points.
+    """The looseness at other points, for the directions that are loosest at these points.
 
-    A direction that is loose only at the points where it was found is a short wave between them, or a layer
-    that contains one of them.
+    A direction that is loose only at the points where it was found is a short wave between the points, or a
+    layer that contains only one of them.
     """
     generator = torch.Generator().manual_seed(0)
     moves = torch.randn(len(factor), DIRECTIONS, generator=generator, dtype=factor.dtype)
@@ -183,7 +184,9 @@ class _Features:
             return torch.rand(shape, generator=generator, dtype=torch.float64)
 
         directions = torch.randn(d, k, generator=generator, dtype=torch.float64)
-        along = torch.randint(2 * d, (k,), generator=generator)  # half of them are parallel to an axis
+        along = torch.randint(
+            2 * d, (k,), generator=generator
+        )  # half of the directions are parallel to an axis
         for axis in range(d):
             directions[:, along == axis] = torch.eye(d, dtype=torch.float64)[:, axis : axis + 1]
         self._steps = torch.arange(k) < k // 2
@@ -193,7 +196,7 @@ class _Features:
         self._phases = torch.where(self._steps, -(middles.T * self._rates).sum(dim=0), 2 * torch.pi * draw(k))
 
     def at(self, x: Tensor) -> Source:
-        """The derivatives (n, k) of all features at points."""
+        """A function that returns the derivatives (n, k) of all features at these points."""
         unit, known = (x - self._center) / self._reach, dict[Axes, Tensor]()
 
         def source(axes: Axes) -> Tensor:
@@ -234,7 +237,7 @@ def _tanh(z: Tensor, order: int) -> Tensor:
 
 
 class _Tangent:
-    """The tangent vectors of a network for some of its weights, normalized."""
+    """The normalized tangent vectors of a network for some of its weights."""
 
     def __init__(self, problem: Problem, net: nn.Module, names: list[str] | None, chosen: Tensor) -> None:
         self._problem, self._net, self._names, self._chosen = problem, net, names, chosen
@@ -246,7 +249,7 @@ class _Tangent:
         if not isinstance(model, nn.Module):
             return None
         names, total = list[str](), 0
-        # A large network contributes its last layers only.
+        # Only the last layers of a large network are used.
         for name, weights in reversed(list(model.named_parameters())):
             if total + weights.numel() > MOST_WEIGHTS and names:
                 break
@@ -280,7 +283,7 @@ MOST_WEIGHTS = 20_000
 """For a larger network, only the last layers are used."""
 
 AT_ONCE = 256
-"""Points at a time; even, since some conditions compare pairs."""
+"""The number of points at a time, which is even since some conditions compare pairs of points."""
 
 
 def _pieces(x: Tensor, normals: Tensor | None, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:

@@ -1,9 +1,9 @@
-"""The residuals of a network at fresh points, and the scales that they are compared with.
+"""The residuals of a network at fresh points, and the scales with which they are compared.
 
 The size of an output is its root mean square over the domain, with two exceptions. A constant offset counts
-for at most three times the spread, so a temperature of 300 K that varies by 20 K has the size of its
-variation. And an output that is zero, such as the velocity across a channel, has a hundredth of the size that
-would matter in its equations.
+for at most three times the spread, so a temperature of 300 K that varies by 20 K has a size determined by its
+variation. The size of an output that is zero, such as the velocity across a channel, is a hundredth of the
+size that would matter in its equations.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ OFFSET = 3.0
 """The size of an output is at most this multiple of its spread."""
 
 NEGLIGIBLE = 0.01
-"""The smallest size of an output or term, as a share of the size that would matter."""
+"""The smallest size of an output or term, as a fraction of the size that would matter."""
 
 MET = 0.1
-"""An equation with larger residuals, as a share of its terms, does not show which size would matter."""
+"""An equation whose residuals exceed this share of its terms does not show which size would matter."""
 
 ROUNDING = 1e-9
 """Prescribed values below this share of the size that would matter count as 0."""
 
 
 class ResidualPart(NamedTuple):
-    """The residuals of all equations, of one condition or of one term, at their points."""
+    """The residuals of the equations, a condition or a term, at their points."""
 
     residual: Residual
     x: Tensor
@@ -46,33 +46,33 @@ class ResidualPart(NamedTuple):
     together: int
     linear: Linearized
     weights: Tensor
-    """The weight of each miss, (n,); 1 on average over the domain."""
+    """The weight of each residual, (n,), which is 1 on average over the domain."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The residuals of a model at fresh points: equations, then each condition, then each term."""
+    """The residuals of a model at fresh points: of the equations, then each condition, then each term."""
 
     x: Tensor
     inside: Source
-    """Derivatives of the model inside the domain."""
+    """The derivatives of the model inside the domain."""
     parts: tuple[ResidualPart, ...]
     sizes: Tensor
-    """The size of each output, with which errors are compared, (m,)."""
+    """The size of each output, (m,), with which errors are compared."""
     least: Tensor
-    """The smallest size of each output that counts, (m,)."""
+    """The smallest relevant size of each output, (m,)."""
     reach: Tensor
 
     @property
     def weights(self) -> Tensor:
-        """The weight of each point inside, (n,)."""
+        """The weight of each interior point, (n,)."""
         return self.parts[0].weights
 
     def scales(self) -> list[Tensor]:
         """The scales of the residuals of each part, (q,) each.
 
-        Those of equations are compared with the size of their terms at these points. The quantities that
-        a condition compares may vanish where it holds, so their size over the whole domain counts.
+        The scale of an equation is the size of its terms at these points. The quantities that a condition
+        compares may vanish where it holds, so its scale is their size over the whole domain.
         """
         equations = self.parts[0].linear
         own = rms(equations.sizes(), self.weights)
@@ -103,11 +103,11 @@ class Sample:
 def sample_misses(
     problem: Problem, model: Callable[[Tensor], Tensor], seed: int, inside: int, edge: int, pool: int = 0
 ) -> Sample:
-    """Evaluate a model at points uniform in the domain, and at about `edge` points of each condition.
+    """Evaluate a model at points that are uniform in the domain, and at about `edge` points per condition.
 
-    The largest residuals are often confined to fronts and corners. With a `pool`, half of the points inside
-    are therefore drawn from that number of uniform points, with probabilities proportional to the residuals,
-    and weighted accordingly.
+    The largest residuals are often confined to fronts and corners. With a `pool`, half of the interior points
+    are therefore drawn from a pool of that number of uniform points, with probabilities proportional to the
+    residuals, and weighted accordingly.
 
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
@@ -143,12 +143,12 @@ def sample_misses(
 def _where_missed(
     problem: Problem, model: Callable[[Tensor], Tensor], pool: Tensor, n: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """n points of a pool, half of them drawn by the size of the residuals, with importance weights."""
+    """n points of a pool with importance weights, half of them drawn in proportion to the residuals."""
     missed = torch.cat([problem.misses(x, problem.field(model, x)).detach() for x in pool.split(AT_ONCE)])
     sizes = missed.abs().double()
     mean = sizes.mean(dim=0)
     density = (1 + torch.where(mean > 0, sizes / mean, 1.0).mean(dim=1)) / 2
-    if not bool(density.isfinite().all()):  # reported for the misses themselves
+    if not bool(density.isfinite().all()):  # reported for the residuals themselves
         return pool[:n], torch.ones_like(pool[:n, 0])
     chosen = torch.multinomial(density, n, replacement=True, generator=generator)
     return pool[chosen], 1 / density[chosen]
@@ -182,7 +182,7 @@ def rms(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def size(values: Tensor, weights: Tensor) -> Tensor:
-    """The root mean square of each column, at most three times its spread, at least a hundredth of itself.
+    """The root mean square of each column, between a hundredth of itself and three times its spread.
 
     >>> size(torch.tensor([[99.0, -1.0], [101.0, 1.0]], dtype=torch.float64), torch.ones(2))
     tensor([3., 1.], dtype=torch.float64)
@@ -194,10 +194,10 @@ def size(values: Tensor, weights: Tensor) -> Tensor:
 def least(
     sizes: Tensor, weights: Tensor, equations: Linearized, conditions: Sequence[Linearized], reach: Tensor
 ) -> Tensor:
-    """The smallest size of each output that counts, (m,); 0 if it cannot be estimated.
+    """The smallest relevant size of each output, (m,); 0 if it cannot be estimated.
 
-    An output matters in an equation if its terms are as large as those of the other outputs; the most
-    sensitive equation decides. Prescribed values count instead if they are smaller.
+    An output matters in an equation if its terms are as large as those of the other outputs, and the most
+    sensitive equation determines the size. If the prescribed values are smaller, they determine it instead.
     """
     rates, terms = _rates(equations, reach, weights), _terms(equations, weights)
     each = torch.maximum(rates * sizes, terms)
@@ -212,12 +212,12 @@ def least(
 
 
 def typical(linear: Linearized, weights: Tensor, sizes: Tensor, reach: Tensor) -> Tensor:
-    """The size of the terms of each equation for outputs of these sizes that vary over the domain, (q,)."""
+    """The size of the terms of each equation, (q,), for outputs of these sizes that vary over the domain."""
     return (_rates(linear, reach, weights) * sizes).square().sum(dim=1).sqrt()
 
 
 def _rates(linear: Linearized, reach: Tensor, weights: Tensor) -> Tensor:
-    """The size of the terms of an output of size 1 that varies over the domain, (q, m)."""
+    """The size of the terms, (q, m), of an output of size 1 that varies over the domain."""
     squares = [
         _mean(slopes.square().sum(dim=0), weights) / reach[list(axes)].prod() ** 2
         for axes, slopes in linear.slopes.items()

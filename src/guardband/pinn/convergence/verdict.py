@@ -1,9 +1,9 @@
 """The verdict on a trained network: whether it has converged.
 
-All residuals are evaluated at points that the network was not trained on. The residuals of an equation are
-compared with its own terms, those of a condition with the quantities that it compares, and both are turned
-into an estimate of the error. Only observations can distinguish several solutions, or a right equation from a
-wrong one.
+All residuals are evaluated at points that were not used for training. The residuals of an equation are
+compared with its own terms, and those of a condition with the quantities in the condition; both are converted
+to an estimate of the error. Only observations can distinguish between several solutions, or between a correct
+and a wrong equation.
 
 The thresholds are heuristics: they were tuned on one half of the problems in `results/verdicts.md` and
 evaluated on the other half.
@@ -42,25 +42,26 @@ ERROR = 0.03
 """The estimated relative error above which a network has not converged."""
 
 EQUATION = 0.1
-"""The largest residuals of an equation, as a share of its terms, if the error estimate is rough."""
+"""The largest acceptable residuals of an equation, as a share of its terms, if the error estimate is
+rough."""
 
 CONDITION = 0.1
-"""The largest residuals of a condition, as a share of the quantities that it compares."""
+"""The largest acceptable residuals of a condition, as a share of the quantities that it compares."""
 
 HELD_OUT = 0.03
-"""The largest residuals of held-out observations beyond their noise, as a share of the field."""
+"""The largest acceptable residuals of held-out observations beyond their noise, as a share of the field."""
 
 UNKNOWN = 0.1
-"""The same if the noise is unknown and therefore included."""
+"""The same threshold if the noise is unknown and therefore included."""
 
 LOOSE_WINDOWS = 1e5
-"""The threshold of looseness for one network per window of time, since each can change separately."""
+"""The looseness threshold for one network per time window, since each network can change separately."""
 
 ROUGH = 0.5
 """The share of unexplained residuals above which an error estimate is rough."""
 
 NOTHING, SMALL = 0.9, 0.01
-"""Above the first share of unexplained residuals there is no error estimate, and residuals must be below the
+"""Above the first share of unexplained residuals no error is estimated, and residuals must be below the
 second."""
 
 AS_LARGE = 1.0
@@ -70,22 +71,22 @@ DEVIATIONS = 3.0
 """The number of standard deviations by which held-out residuals may exceed the noise."""
 
 FALLING = 0.5
-"""A loss that fell below this share over the last third of a run was still decreasing."""
+"""A loss that fell to less than this share over the last third of a run was still decreasing."""
 
 SPREAD = 0.03
-"""The largest relative difference of restarts without a warning."""
+"""The largest relative difference between restarts without a warning."""
 
 OTHERWISE = "another activation may (`activation=torch.sin`), another start (`restarts=3`) or a wider network"
-"""Advice for runs that more steps will not improve."""
+"""Advice for runs that will not improve with more steps."""
 
 SEED = 2**40
-"""The first seed of evaluation points, far from the seeds of training."""
+"""The first seed of the evaluation points, far from the training seeds."""
 
 EDGE, OTHER = 128, 512
-"""The numbers of points for each condition, and of points inside that validate the estimate."""
+"""The number of points per condition, and the number of interior points that validate the estimate."""
 
 POOL = 8
-"""The size of the pool from which points are drawn by their residuals, as a multiple of their number."""
+"""The size of the pool from which points are drawn by their residuals, as a multiple of the points drawn."""
 
 
 class HasNetwork(Protocol):
@@ -113,7 +114,7 @@ class HeldOut(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """The residuals beyond the noise, as a share of the size; 0 if noise may explain them."""
+        """The residuals beyond the noise, as a share of the size; 0 if the noise may explain them."""
         noise = self.noise or 0.0
         if self.miss <= noise * (1 + DEVIATIONS / math.sqrt(2 * self.n)):
             return 0.0
@@ -134,7 +135,7 @@ class Verdict:
     word
         "converged", "not converged" or "suspicious".
     reasons
-        The evidence in sentences.
+        The evidence, as sentences.
     equations
         The root-mean-square residual of each equation, as a share of its terms.
     conditions
@@ -143,24 +144,24 @@ class Verdict:
     error
         The estimated error of each output relative to its size; NaN if it could not be estimated.
     unexplained
-        The share of the residuals that the estimate cannot explain; the estimate is raised accordingly.
+        The share of the residuals that the estimate cannot explain; the estimate is increased accordingly.
     loose
         The largest relative change of the field for residuals that change by 1.
     size
-        The size of each output: its root mean square over the domain. A constant offset counts for at most
-        three times the spread, and an output that is zero has a hundredth of the size that would matter in
-        its equations.
+        The size of each output, which is its root mean square over the domain. A constant offset counts for
+        at most three times the spread, and the size of an output that is zero is a hundredth of the size that
+        would matter in its equations.
     held_out
         The residuals of held-out observations of each output.
     trained_on
         The residuals of training observations whose noise is known.
     trend
-        The factor by which the loss changed over the last third of training, if it is known.
+        The factor by which the loss changed over the last third of training, if known.
     spread
-        The relative difference of restarts in each output, if there were any.
+        The relative difference between restarts in each output, if there were any.
     pinned
-        `loose` with the field fixed at the observations; None without observations, or if equation and
-        conditions determine the field.
+        `loose` with the field fixed at the observations; None without observations, or if the equation and
+        the conditions determine the field.
 
     Examples
     --------
@@ -197,17 +198,17 @@ class Verdict:
         return self._left * math.hypot(*self.equations.values(), *self.conditions.values())
 
     def open(self, loosest: float) -> bool:
-        """Return whether equation, conditions and observations leave the solution undetermined.
+        """Return whether the equation, conditions and observations leave the solution undetermined.
 
         Parameters
         ----------
         loosest
-            The threshold of looseness.
+            The looseness threshold.
 
         Returns
         -------
         bool
-            Whether the field is looser than that.
+            Whether the looseness exceeds the threshold.
         """
         return self._left > loosest
 
@@ -230,7 +231,7 @@ class Verdict:
         """
         from guardband.reports.page import Section
 
-        about = "The band holds whatever the word; around a network that has not converged it is wide."
+        about = "The coverage holds for any verdict, but the band is wide if the network has not converged."
         return [Section(f"The network: {self.word}", [*self.reasons, about])]
 
     def __str__(self) -> str:
@@ -245,7 +246,7 @@ def verdict(
     noise: float | Mapping[str, float] | None = None,
     seed: int = 0,
 ) -> Verdict:
-    """Decide whether a network has converged, by its residuals at points that it was not trained on.
+    """Decide whether a network has converged, based on its residuals at points not used for training.
 
     This is a heuristic, and the verdict lists its evidence.
 
@@ -254,27 +255,27 @@ def verdict(
     problem
         The problem. The value of a `pinn.Unknown` is taken from the `Fitted`.
     model
-        A torch module, a differentiable function of points (n, d), a `Fitted`, or another object whose
-        network is its attribute `net`.
+        A torch module, a differentiable function of points (n, d), a `Fitted`, or an object with a network in
+        its attribute `net`.
     held_out
         Observations that were not used in training.
     noise
-        The standard deviation of their noise: a number, or one for each output by name. None if it is
-        unknown.
+        The standard deviation of the noise of `held_out`: a number, or a mapping with one number per output.
+        None if it is unknown.
     seed
         The seed of the evaluation points.
 
     Returns
     -------
     Verdict
-        The word is "not converged" if equation or conditions are not satisfied, or if their residuals
+        The word is "not converged" if the equation or the conditions are not satisfied, or if their residuals
         correspond to a large error. It is "suspicious" if they are satisfied but the observations are not,
-        which indicates another solution or a wrong equation, and also if equation, conditions and
-        observations do not determine the field. Otherwise it is "converged".
+        which indicates a different solution or a wrong equation. It is also "suspicious" if equation,
+        conditions and observations together do not determine the field. Otherwise it is "converged".
 
     Notes
     -----
-    It takes a second or two, and several seconds with windows of time.
+    The computation takes a second or two, and several seconds with time windows.
 
     Examples
     --------
@@ -300,9 +301,9 @@ def verdict_with(
     noise: float | Mapping[str, float] | None,
     seed: int = 0,
 ) -> Verdict:
-    """The verdict, given also the training observations, whose residuals may exceed their noise as well.
+    """The verdict with training observations, whose residuals may exceed their noise as well.
 
-    Training observations of unknown noise are not evidence.
+    Training observations with unknown noise are not used as evidence.
     """
     known = _with_estimates(as_problem(problem), model)
     net = _network(model)
@@ -346,7 +347,7 @@ def shares_of(problem: Problem, model: Callable[[Tensor], Tensor] | nn.Module) -
 
 
 def _estimated(problem: Problem, net: _AsModule, sample: Sample, seed: int) -> Correction:
-    """The estimated error; if it explains little of the residuals, from points drawn by their residuals.
+    """The estimated error, from points drawn by their residuals if uniform points explain too little.
 
     The largest residuals may be confined to a front or a corner, where uniform points are rare.
     """
@@ -361,7 +362,7 @@ def _estimated(problem: Problem, net: _AsModule, sample: Sample, seed: int) -> C
 
 @dataclass(frozen=True, eq=False)
 class Pinned(Within):
-    """A problem with the field known at sites: points x (n, d), and the outputs observed there (n, m)."""
+    """A problem with a known field at `sites`: points x (n, d) and the outputs (n, m) observed at them."""
 
     sites: tuple[tuple[Tensor, Tensor], ...]
 
@@ -376,7 +377,7 @@ class Pinned(Within):
 
 
 def _sites(readings: Observations) -> tuple[Tensor, Tensor]:
-    """The points of observations, at most `OTHER` of them, and the outputs observed there."""
+    """The points of at most `OTHER` observations, and the outputs observed at them."""
     x, y = (to_torch(part).cpu().double() for part in readings)
     some = slice(None, None, -(-len(x) // OTHER))
     return x[some], ~y[some].isnan()
@@ -385,7 +386,8 @@ def _sites(readings: Observations) -> tuple[Tensor, Tensor]:
 def _loose_with(problem: Pinned, net: _AsModule, points: int, seed: int) -> float:
     """The looseness of the field given equation, conditions and observations.
 
-    It depends on the derivatives of the residuals and not on their values, so observations of 0 suffice.
+    The looseness depends on the derivatives of the residuals but not on their values, so observations of 0
+    suffice.
     """
     here, there = (
         sample_misses(problem, net, seed, points, EDGE),
@@ -395,7 +397,7 @@ def _loose_with(problem: Pinned, net: _AsModule, points: int, seed: int) -> floa
 
 
 def _with_estimates(problem: Problem, model: Model) -> Problem:
-    """The problem with the values of its unknowns that training found."""
+    """The problem with the estimated values of its unknowns."""
     unknowns = unknowns_in(problem)
     if not unknowns:
         return problem
@@ -403,8 +405,7 @@ def _with_estimates(problem: Problem, model: Model) -> Problem:
     if missing := [name for name in unknowns if name not in found]:
         raise TypeError(
             f"`{missing[0]}` of {type(problem).__name__} is a pinn.Unknown, which has no value before "
-            "training. Pass the result of `pinn.fit`, pinn.verdict(problem, fitted), or use a number in its "
-            "place."
+            "training. Pass the result of `pinn.fit`, pinn.verdict(problem, fitted), or use a number instead."
         )
     return with_values(problem, found)
 
@@ -437,7 +438,7 @@ def _network(model: Model) -> _AsModule:
     inner = None if isinstance(model, nn.Module) else getattr(model, "net", None)
     found = inner if isinstance(inner, nn.Module) else model
     if isinstance(model, Problem):
-        raise TypeError("The problem comes first, then the network: pinn.verdict(problem, net).")
+        raise TypeError("The problem comes first, then the network, as in pinn.verdict(problem, net).")
     if not callable(found) or isinstance(found, type):
         raise TypeError(
             f"`model` should be a torch module, a Fitted or a function of points (n, d), got {model!r:.80}."
@@ -446,19 +447,19 @@ def _network(model: Model) -> _AsModule:
 
 
 def _posed(problem: Problem, model: object) -> Problem:
-    """The problem, with the condition that windows of time meet if the network has windows."""
+    """The problem, with continuity between time windows as a condition if the network has windows."""
     return traits_of(model).posed(problem) if isinstance(model, nn.Module) else problem
 
 
 def _checked(problem: Problem, net: nn.Module, like: Tensor) -> Tensor:
-    """A few points, at which the model returns one column for each output."""
+    """A few points, after checking that the model returns one column per output."""
     x = problem.domain.uniform(4, seed=0, dtype=torch.float64).to(like)
     found, outputs = net(x), problem.names.outputs
     if not isinstance(found, Tensor) or found.shape != (4, len(outputs)):
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise ValueError(
-            f"`model` should return (n, {len(outputs)}) at points (n, {problem.domain.d}), a column for each "
-            f"of {', '.join(outputs)}, and returned {shape} at 4 points."
+            f"`model` should return shape (n, {len(outputs)}) for points (n, {problem.domain.d}), one "
+            f"column per output ({', '.join(outputs)}), got {shape} for 4 points."
         )
     return x
 
@@ -475,7 +476,10 @@ def _noises(problem: Problem, noise: float | Mapping[str, float] | None) -> Mapp
     found: Mapping[str, float | None] = noise if isinstance(noise, Mapping) else dict.fromkeys(outputs, noise)
     for output, number in found.items():
         if output not in outputs:
-            raise ValueError(f"`noise` should be given by output ({', '.join(outputs)}), got {output!r:.80}.")
+            raise ValueError(
+                f"`noise` should have the names of outputs ({', '.join(outputs)}) as keys, got "
+                f"{output!r:.80}."
+            )
         if number is not None and not (isinstance(number, Real) and 0 < float(number) < math.inf):
             raise ValueError(f"`noise` should be a positive standard deviation, or None, got {number!r:.80}.")
     return found
@@ -488,7 +492,7 @@ def _missed(
     noises: Mapping[str, float | None],
     sizes: Tensor,
 ) -> dict[str, HeldOut]:
-    """The residuals of observations, for each output that was measured."""
+    """The residuals of the observations, for each measured output."""
     x, y = (to_torch(part).cpu().double() for part in readings)
     miss, found = problem.field(net, x).value.detach().to(y) - y, dict[str, HeldOut]()
     for j, output in enumerate(problem.names.outputs):
@@ -511,7 +515,7 @@ def _not_finite(problem: Problem, titles: Titles, sample: Sample) -> Verdict:
 
 
 def _evidence(problem: Problem, titles: Titles, sample: Sample, found: Correction) -> Verdict:
-    """The evidence of equation and conditions, before a decision."""
+    """The evidence from equation and conditions, before a decision."""
     shares = _by_name(titles, sample)
     return Verdict(
         "converged",
@@ -532,7 +536,7 @@ def judge(
     *,
     loosest: float = LOOSE,
 ) -> Verdict:
-    """Decide on the evidence, together with observations, and give the reasons."""
+    """Decide from the evidence and the observations, with the reasons for the decision."""
     found = replace(
         evidence,
         held_out=evidence.held_out if held_out is None else held_out,
@@ -559,10 +563,12 @@ def judge(
 
 
 def with_training(found: Verdict, *, stalled: bool = False) -> Verdict:
-    """A verdict with the evidence of its training: the end of the run and the spread of restarts."""
+    """A verdict with evidence from training: how the run ended and how much restarts differ."""
     reasons = list(found.reasons)
     if stalled and found.word == "not converged":
-        reasons.append(f"The run ended when its steps no longer helped: more will not, but {OTHERWISE}.")
+        reasons.append(
+            f"The run ended when its steps no longer helped. More steps will not help, but {OTHERWISE}."
+        )
     elif found.trend is not None and found.word != "converged":
         by = 1 / max(found.trend, 1e-300)
         fell = f"fell by a factor of {by:.2g}" if found.trend < 1 else "did not fall"
@@ -576,7 +582,8 @@ def with_training(found: Verdict, *, stalled: bool = False) -> Verdict:
         if word == "converged" and not share <= SPREAD:
             word = "suspicious"
             reasons.append(
-                "Restarts met equation and conditions in different ways: there may be several solutions."
+                "Restarts satisfied the equation and conditions in different ways, so there may be several "
+                "solutions."
             )
     return replace(found, word=word, reasons=tuple(reasons))
 
@@ -608,13 +615,13 @@ def _about_error(found: Verdict) -> list[str]:
         much = "nothing" if found.unexplained > NOTHING else f"no more than {_percent(1 - found.unexplained)}"
         if found.unsure and found.word == "not converged":
             return [
-                f"The error could not be estimated: {much} of what is missed is explained by what was tried, "
-                f"and a field that is off by {_percent(found.behind)} could miss as little, as where small "
-                "changes grow."
+                f"The error could not be estimated: the corrections that were tried explain {much} of the "
+                f"residuals, and a field that is off by {_percent(found.behind)} could miss as little if "
+                "the equation amplifies small changes."
             ]
         return [
-            "The error could not be estimated: nothing that was tried explains what is missed, "
-            f"which should therefore be below {_percent(SMALL)}."
+            "The error could not be estimated: none of the corrections that were tried explains the "
+            "residuals, which should therefore be below {_percent(SMALL)}."
         ]
     off = [f"{name} is off by {_about_percent(error)}" for name, error in found.error.items()]
     estimate = (
@@ -643,11 +650,11 @@ def _about_doubts(found: Verdict, suspicious: bool, loosest: float) -> list[str]
     doubts += [f"Held-out readings of {name} {_about(part)}" for name, part in found.held_out.items()]
     for name, part in found.trained_on.items():
         if part.missed:
-            doubts.append(f"Even the readings of {name} that it was trained on {_about(part)}")
+            doubts.append(f"Even the training readings of {name} {_about(part)}")
     if suspicious:
         doubts.append(
-            "Equation and conditions are met and the readings are not: this is another solution, or the "
-            "equation, a condition, the readings or what is doubts of their noise is wrong."
+            "The equation and conditions are met but the readings are not: this may be a different "
+            "solution, or the equation, a condition, the readings or their stated noise may be wrong."
         )
     return doubts
 
@@ -659,15 +666,15 @@ def _about_loose(found: Verdict, loosest: float) -> str:
     if found.pinned is not None:
         by, lacks = "Equation, conditions and readings", "A condition, or readings elsewhere, may be missing."
     return (
-        f"{by} leave the field open: it could change by as much as it is, and they would change by "
-        f"{1 / found.loose:.0e} of their terms. {lacks}"
+        f"{by} leave the field open: a change as large as the field itself would change the residuals by "
+        f"only {1 / found.loose:.0e} of their terms. {lacks}"
     )
 
 
 def _about(part: HeldOut) -> str:
     share = part.miss / part.size if part.size else math.inf
     if part.noise is None:
-        return f"are missed by {_percent(share)}, whose noise is not known."
+        return f"are missed by {_percent(share)}, and their noise is unknown."
     return f"are missed by {_percent(share)}, {part.miss / part.noise:.2g} times their noise."
 
 
@@ -679,7 +686,7 @@ def _about_percent(share: float) -> str:
 def _percent(share: float) -> str:
     """A share in words: 12 %, less than 0.001 %, 30 times."""
     if not share < 10:
-        return "something infinite" if not math.isfinite(share) else f"{share:.0f} times its size"
+        return "an infinite amount" if not math.isfinite(share) else f"{share:.0f} times its size"
     if share < 1e-5:
         return "less than 0.001 %"
     return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"

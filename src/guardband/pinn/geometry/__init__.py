@@ -1,8 +1,9 @@
 """Domains of problems: shapes with named axes, and boundaries of named parts with outward normals.
 
-`domain.py` defines the interface, set operations and products with time; `boundary.py` the pieces of
-boundaries. `box.py` and `round.py` have exact primitives, `polygon.py` and `mesh.py` shapes from corners and
-files, `cloud.py` point clouds; `smooth.py` has the smooth distances of hard constraints.
+`domain.py` defines the interface, set operations and products with time, and `boundary.py` defines the pieces
+of boundaries. `box.py` and `round.py` contain exact primitives, `polygon.py` and `mesh.py` build shapes from
+corners and files, and `cloud.py` contains point clouds. `smooth.py` contains the smooth distance functions of
+hard constraints.
 """
 
 from guardband.pinn.geometry.boundary import Boundary, Piece, edge

@@ -18,13 +18,13 @@ Contains = TypeVar("Contains", bound=Callable[[Any, Any], Tensor])
 
 
 def of_any_points(contains: Contains) -> Contains:
-    """Let `contains` take points of any kind: tensors give tensors, everything else numpy."""
+    """Let `contains` accept tensors and array-likes; tensors give tensors, array-likes give numpy arrays."""
 
     @wraps(contains)
     def of_points(self: Any, x: ArrayLike) -> Array:
         points = to_torch(rows(x, "x"))
         if points.ndim != 2 or points.shape[1] != self.d:
-            raise ValueError(f"`x` should be points (n, {self.d}), got shape {tuple(np.shape(x))}.")
+            raise ValueError(f"`x` should be points of shape (n, {self.d}), got shape {tuple(np.shape(x))}.")
         found = contains(self, points)
         return found if isinstance(x, Tensor) else found.numpy()
 
@@ -32,19 +32,19 @@ def of_any_points(contains: Contains) -> Contains:
 
 
 def count(n: object) -> int:
-    """A number of points; refuse anything but a whole number that is not negative."""
+    """A number of points as an int; refuse anything but a nonnegative integer."""
     try:
         whole = operator.index(cast("SupportsIndex", n))
     except TypeError:
         cure = f" Write {n:.0f}." if isinstance(n, float) and n.is_integer() else ""
-        raise TypeError(f"`n` should be a whole number of points, got {n!r:.80}.{cure}") from None
+        raise TypeError(f"`n` should be an integer number of points, got {n!r:.80}.{cure}") from None
     if whole < 0:
-        raise ValueError(f"`n` should be a number of points, got {whole}.")
+        raise ValueError(f"`n` should be a nonnegative number of points, got {whole}.")
     return whole
 
 
 def as_generator(generator: object, seed: object = None) -> torch.Generator | None:
-    """A generator as it is, or a new one from a seed; None stands for torch's global generator."""
+    """The given generator, a new one from a seed, or None for torch's global generator."""
     if generator is not None and seed is not None:
         raise TypeError("`uniform` takes a `generator` or a `seed`, got both.")
     given = seed if generator is None else generator
@@ -63,13 +63,13 @@ def named_parts(on: object) -> tuple[str, ...]:
     """
     if callable(on):
         raise TypeError(
-            "`on` should name parts of the boundary here, got a function. A part has the name that its shape "
-            'gives it: pinn.Disk((0, 0), 1.0, name="hole"), pinn.Polygon(corners, edges=[...]).'
+            "`on` should name parts of the boundary here, got a function. Name the parts when you create the "
+            'shape: pinn.Disk((0, 0), 1.0, name="hole"), pinn.Polygon(corners, edges=[...]).'
         )
     wanted = (on,) if isinstance(on, str) else tuple(on) if isinstance(on, Iterable) else ()
     if not wanted or not all(isinstance(name, str) and name for name in wanted):
         raise ValueError(
-            f'`on` should name parts of the boundary, such as "left" or ("left", "right"), and {on!r:.80} '
-            "names no part. Leave it out for the whole boundary."
+            f'`on` should name parts of the boundary, such as "left" or ("left", "right"), got {on!r:.80}. '
+            "Omit `on` for the whole boundary."
         )
     return wanted

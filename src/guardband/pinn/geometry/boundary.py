@@ -1,8 +1,8 @@
 """Boundaries: pieces with outward normals, and points on them.
 
-Each piece is the image of a unit cube under a map that preserves relative sizes, so even, random and
-quasi-random points of the cube are mapped to such points of the piece. Points that another shape hides are
-left out.
+Each piece is the image of a unit cube under a map that preserves relative sizes, so it takes even, random and
+quasi-random points of the cube to even, random and quasi-random points of the piece. Points that are hidden
+by another shape are omitted.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Placed: TypeAlias = tuple[Tensor, Tensor]
 """Points (n, d) and their outward normals (n, d)."""
 
 PROBES = 2**18
-"""The number of points by which a size without a formula is measured, with an error far below one percent."""
+"""The number of points used to estimate a size without a formula, with an error far below one percent."""
 
-NOTHING = "No point was found there: the shape has no inside, or the part of its boundary no size."
+NOTHING = "No point was found. The shape has an empty interior, or the part of its boundary has size 0."
 
 ROUNDS = 24
-"""Rounds of up to 2^18 points that are tried before a shape counts as empty."""
+"""The number of rounds, of up to 2^18 points each, before a shape counts as empty."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Piece:
         A map from the unit cube, shape (n, dimension), to points and outward normals, each of shape (n, d).
     side
         A function of points and normals: 1 where the piece is visible, -1 where it is visible with its normal
-        reversed, 0 where it is hidden. None if all of it is visible.
+        reversed, and 0 where it is hidden. None if the whole piece is visible.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class Piece:
         Parameters
         ----------
         n
-            The number of points; approximate for even points.
+            The number of points, which is approximate for even points.
         how
             "even", "random" or "quasi".
         seed
@@ -179,14 +179,14 @@ class Piece:
 
 
 def even(n: int, dimension: int) -> Tensor:
-    """Approximately n points, the centers of the cells of a grid of the unit cube."""
+    """Approximately n points: the cell centers of a regular grid on the unit cube."""
     per_axis = max(1, round(n ** (1 / dimension)))
     axis = (torch.arange(per_axis, dtype=torch.float64) + 0.5) / per_axis
     return torch.cartesian_prod(*[axis] * dimension).reshape(-1, dimension)
 
 
 def cubes(n: int, dimension: int, how: How, seed: int) -> Iterator[Tensor]:
-    """Points of the unit cube, in rounds of at least n points each."""
+    """Points of the unit cube, in rounds of at least n points."""
     draw = _sobol(dimension, seed) if how == "quasi" else _chance(dimension, seed)
     for number in range(ROUNDS):
         yield draw(n if number == 0 else max(n, 1024 << min(number, 8)))
@@ -208,7 +208,7 @@ def _chance(dimension: int, seed: int) -> Callable[[int], Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
-    """Points of a boundary with outward normals, sizes and part names.
+    """Points on a boundary, with their outward normals, sizes and part names.
 
     Parameters
     ----------
@@ -254,14 +254,14 @@ class Boundary:
         return Boundary(points, normals, sizes, self.parts)
 
     def __getitem__(self, rows: slice | Tensor) -> Boundary:
-        """Select points by a slice or by their numbers."""
+        """Select points by a slice or by indices."""
         index = range(len(self))[rows] if isinstance(rows, slice) else rows.tolist()
         parts = tuple(self.parts[i] for i in index)
         return Boundary(self.points[rows], self.normals[rows], self.sizes[rows], parts)
 
 
 def edge(name: str, start: Sequence[float], end: Sequence[float]) -> Piece:
-    """Return a straight piece of a boundary in two dimensions, with the inside on its left.
+    """Return a straight piece of a two-dimensional boundary, with the inside on its left.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Boxes of any dimension, among them segments and rectangles, with a named face at both ends of each axis."""
+"""Boxes of any dimension, including segments and rectangles, with a named face at both ends of each axis."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Box(Domain):
     Parameters
     ----------
     lower, upper
-        The lower and the upper corner, one number for each axis; numbers for an interval.
+        The lower and the upper corner, one number for each axis; plain numbers for an interval.
     names
         The names of the axes; x, y, z by default.
     name
-        One name for all faces, such as that of a hole; by default each face has its own name.
+        One name for all faces, for example if the box is a hole; by default each face has its own name.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Box(Domain):
                 f"`lower` should lie below `upper` on every axis, got {self.lower} and {self.upper}."
             )
         if self.named and (len(set(self.named)) != self.d or not all(isinstance(n, str) for n in self.named)):
-            raise ValueError(f"`names` should be {self.d} different words, one per axis, got {self.named}.")
+            raise ValueError(f"`names` should be {self.d} distinct names, one per axis, got {self.named}.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,12 +128,12 @@ class Box(Domain):
         return both(*(self._across(x, axis) for axis in range(self.d)))
 
     def _within(self, x: Tensor, axis: int, side: int) -> Tensor:
-        """The signed distance inwards from one end of an axis, (n, 1)."""
+        """The signed distance inward from one end of an axis, (n, 1)."""
         at = x[:, axis : axis + 1]
         return at - self.lower[axis] if side == 0 else self.upper[axis] - at
 
     def _across(self, x: Tensor, axis: int) -> Tensor:
-        """A function (n, 1) that is positive between the ends of an axis, and close to them the distance."""
+        """A function (n, 1), positive between the ends of an axis and about the distance near them."""
         return self._within(x, axis, 0) * self._within(x, axis, 1) / (2 * self.reach[axis])
 
     def _face(self, axis: int, side: int, name: str) -> Piece:
@@ -187,7 +187,7 @@ class Rectangle(Box):
     names
         The names of both axes; x and y by default.
     name
-        One name for all sides, such as that of a hole.
+        One name for all sides, for example if the rectangle is a hole.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Point clouds: given points, with given normals on the boundary."""
+"""Point clouds: user-supplied points, with normals on the boundary."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from guardband.pinn.geometry.domain import Domain, TimeSpan
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class PointCloud(Domain):
-    """Given points inside, and for each part of the boundary given points with outward normals.
+    """A point cloud: interior points, and points with outward normals for each part of the boundary.
 
-    Points are drawn from the given ones only, so the shape between them is unknown: `contains`, hard
+    Points are only drawn from the cloud, and the shape between them is unknown, so `contains`, hard
     constraints and products with time raise an error.
 
     Parameters
     ----------
     inside
-        The points inside, shape (n, d).
+        The interior points, shape (n, d).
     boundary
-        For each part of the boundary its points and outward normals, each of shape (k, d).
+        The points and outward normals of each part of the boundary, each of shape (k, d), by name.
     measure
         The length, area or volume of the shape, if it is known.
     names
@@ -67,11 +67,14 @@ class PointCloud(Domain):
             points, normals = _points(at, name), _points(outward, name)
             if points.shape != normals.shape or points.shape[1] != self.inside.shape[1]:
                 raise ValueError(
-                    f"Part {name!r} should have a normal for each point, like the points inside, got "
+                    f"Part {name!r} should have one normal per point, with the same axes as the interior "
+                    "points, got shapes "
                     f"{tuple(points.shape)} and {tuple(normals.shape)}."
                 )
             if bool((normals.norm(dim=1) == 0).any()):
-                raise ValueError(f"Part {name!r} has a normal of length 0.")
+                raise ValueError(
+                    f"Part {name!r} has a normal of length 0. Normals should be nonzero vectors."
+                )
             rims.append((name, points, normals / normals.norm(dim=1, keepdim=True)))
         put(self, "rims", tuple(rims))
 
@@ -110,11 +113,11 @@ class PointCloud(Domain):
 
     def contains(self, x: Tensor) -> Tensor:
         """Raise an error, since the shape between the points is unknown."""
-        raise TypeError("The shape of a point cloud between its points is unknown; use a Mesh or a Polygon.")
+        raise TypeError("The shape of a point cloud between its points is unknown. Use a Mesh or a Polygon.")
 
     @of_any_points
     def clearly_outside(self, x: Any) -> Any:
-        """Return False for all points, since nothing is known of the shape between them."""
+        """Return False for all points, since the shape between them is unknown."""
         return torch.zeros(len(x), dtype=torch.bool)
 
     def outline(self, n: int) -> dict[str, list[np.ndarray]]:
@@ -123,7 +126,7 @@ class PointCloud(Domain):
 
     def pieces(self) -> list[Piece]:
         """Raise an error, since the surface between the points is unknown."""
-        raise TypeError("A point cloud has points and no surface; use a Mesh or a Polygon.")
+        raise TypeError("A point cloud has points but no surface. Use a Mesh or a Polygon.")
 
     def __repr__(self) -> str:
         rims = ", ".join(f"{name} ({len(points)})" for name, points, _ in self.rims)
@@ -132,12 +135,12 @@ class PointCloud(Domain):
     def __mul__(self, time: object) -> TimeSpan:
         """Raise an error, since the surface between the points is unknown."""
         raise TypeError(
-            "A point cloud cannot be multiplied with time: it has points, and no surface between them to "
+            "A point cloud cannot be multiplied by time, since it has no surface between its points to "
             "extend over time. Use a Mesh or a Polygon."
         )
 
     def interior(self, n: int, how: How = "random", *, seed: int = 0) -> Tensor:
-        """Return n of the points inside without repetition, or all of them."""
+        """Return n of the interior points without repetition, or all of them if there are fewer."""
         return self.inside[_some(len(self.inside), count(n), how, seed)]
 
     def uniform(
@@ -148,7 +151,7 @@ class PointCloud(Domain):
         seed: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """Draw n of the points inside, with replacement."""
+        """Draw n of the interior points, with replacement."""
         n, generator = count(n), as_generator(generator, seed)
         chosen = torch.randint(len(self.inside), (n,), generator=generator)
         return self.inside[chosen].to(dtype or torch.get_default_dtype())
@@ -156,7 +159,7 @@ class PointCloud(Domain):
     def boundary(
         self, n: int, on: str | Sequence[str] | None = None, how: How = "random", *, seed: int = 0
     ) -> Boundary:
-        """Return about n of the boundary points, shared in proportion to their numbers; sizes are NaN."""
+        """Return about n of the boundary points, allocated in proportion to the parts; sizes are NaN."""
         wanted = self.part_names(on)
         rims = [rim for rim in self.rims if rim[0] in wanted]
         n, total = count(n), sum(len(points) for _, points, _ in rims)
@@ -172,7 +175,7 @@ class PointCloud(Domain):
 def _points(given: ArrayLike, name: str) -> Tensor:
     found = to_torch(rows(given, name)).double()
     if found.ndim != 2 or not len(found) or not bool(torch.isfinite(found).all()):
-        raise ValueError(f"`{name}` should be finite points (n, d), got shape {tuple(found.shape)}.")
+        raise ValueError(f"`{name}` should be finite points of shape (n, d), got shape {tuple(found.shape)}.")
     return found
 
 

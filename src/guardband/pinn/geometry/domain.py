@@ -34,17 +34,17 @@ from guardband.pinn.geometry.boundary import (
 from guardband.pinn.geometry.smooth import both, either, nearest, trimmed
 
 STEP = 1e-7
-"""Half the width over which both sides of a boundary are compared, as a share of the smallest extent."""
+"""The distance from a boundary at which its two sides are tested, as a fraction of the smallest extent."""
 
 Ends: TypeAlias = tuple[float, ...]
 Choice: TypeAlias = Callable[[float, float], float]
 
 
 class Domain(ABC):
-    """Base class of domains: axes with their ends, an inside, and a boundary.
+    """Base class of domains, which have axes with lower and upper ends, an inside, and a boundary.
 
     A subclass defines the ends `lower` and `upper` of the axes, `contains`, and the `pieces` of the boundary.
-    Domains are combined by `|` (union), `&` (intersection) and `-` (difference), and multiplied with
+    Domains are combined by `|` (union), `&` (intersection) and `-` (difference), and multiplied by
     `pinn.Time`.
 
     Attributes
@@ -102,7 +102,7 @@ class Domain(ABC):
         """
 
     def __getstate__(self) -> dict[str, object]:
-        """Leave out the cached pieces, which are rebuilt on demand."""
+        """Omit the cached pieces, which are rebuilt on demand."""
         return {name: value for name, value in vars(self).items() if name != "made"}
 
     @cached_property
@@ -122,12 +122,12 @@ class Domain(ABC):
 
     @property
     def space(self) -> tuple[int, ...]:
-        """The numbers of the axes of space: all but time."""
+        """The indices of the spatial axes, which are all axes except time."""
         return tuple(range(self.d))
 
     @property
     def factors(self) -> tuple[Domain | None, Time | None]:
-        """The shape in space and the time of a product; None for a missing factor."""
+        """The spatial shape and the time interval of a product; None for a missing factor."""
         return self, None
 
     @property
@@ -137,7 +137,7 @@ class Domain(ABC):
 
     @property
     def walls(self) -> tuple[str, ...]:
-        """The parts of the boundary in space, at all times."""
+        """The spatial parts of the boundary, at all times."""
         return self.parts
 
     @property
@@ -160,7 +160,7 @@ class Domain(ABC):
 
     @property
     def step(self) -> float:
-        """The smallest distance that is resolved."""
+        """The smallest length that the domain resolves."""
         largest = max(map(abs, (*self.lower, *self.upper)))
         return max(STEP * 2 * min(self.reach), 32 * sys.float_info.epsilon * largest)
 
@@ -170,7 +170,7 @@ class Domain(ABC):
         Parameters
         ----------
         n
-            The number of points; approximate for even points.
+            The number of points, which is approximate for even points.
         how
             "even", "random" or "quasi".
         seed
@@ -231,7 +231,7 @@ class Domain(ABC):
         raise ValueError(NOTHING)
 
     def quasi(self, n: int, *, seed: int = 0, dtype: torch.dtype | None = None) -> Tensor:
-        """Return quasi-random points of a scrambled Sobol sequence, which fill the domain evenly.
+        """Return quasi-random points from a scrambled Sobol sequence, which fill the domain evenly.
 
         Parameters
         ----------
@@ -250,7 +250,7 @@ class Domain(ABC):
         return self.interior(n, "quasi", seed=seed).to(dtype or torch.get_default_dtype())
 
     def grid(self, counts: int | Sequence[int], *, dtype: torch.dtype | None = None) -> Tensor:
-        """Return the points inside of a regular grid over the bounding box.
+        """Return the points of a regular grid over the bounding box that lie inside the domain.
 
         Parameters
         ----------
@@ -280,7 +280,7 @@ class Domain(ABC):
 
     @of_any_points
     def clearly_outside(self, x: Any) -> Any:
-        """Return which points lie outside, even after a shift by a thousandth of the extent.
+        """Return which points lie outside by more than a thousandth of the extent.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ class Domain(ABC):
         Returns
         -------
         Domain | None
-            The shape; None if it has other axes.
+            The shape, or None if its axes differ from these.
         """
         return self if self.d == 2 else None
 
@@ -328,7 +328,7 @@ class Domain(ABC):
             The lines of each part by name, each of shape (k, 2).
         """
         if self.d != 2:
-            raise ValueError(f"A shape over two axes has an outline, and this one has {self.d}.")
+            raise ValueError(f"An outline needs a shape with two axes, got {self.d}.")
         total = sum(piece.whole for piece in self.made)
         found: dict[str, list[np.ndarray]] = {}
         for piece in self.made:
@@ -338,7 +338,7 @@ class Domain(ABC):
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
         """Return a smooth function that is 0 on parts of the boundary and positive elsewhere inside.
 
-        It is the distance function of hard constraints. By default a shape has none.
+        Hard constraints use it as their distance function. The default implementation raises an error.
 
         Parameters
         ----------
@@ -347,7 +347,7 @@ class Domain(ABC):
         on
             The names of the parts.
         anywhere
-            Whether the function must be positive outside of the shape as well, as for a hole.
+            Whether the function must be positive outside the shape as well, as required for a hole.
 
         Returns
         -------
@@ -374,7 +374,7 @@ class Domain(ABC):
     def _rough(self) -> str:
         return (
             f"{type(self).__name__} has no smooth distance to its boundary, so its conditions cannot be met "
-            "exactly. Let the network learn them, without pinn.Constrained, or make the shape of boxes, "
+            "exactly. Let the network learn them, without pinn.Constrained, or build the shape from boxes, "
             "disks, spheres and polygons."
         )
 
@@ -386,7 +386,7 @@ class Domain(ABC):
         Parameters
         ----------
         n
-            The approximate number of points, shared among the pieces in proportion to their sizes.
+            The approximate number of points, allocated to the pieces in proportion to their sizes.
         on
             The names of the parts; the whole boundary by default.
         how
@@ -432,9 +432,7 @@ class Domain(ABC):
         wanted = known if on is None else named_parts(on)
         for name in wanted:
             if name not in known:
-                raise ValueError(
-                    f"There is no part {name!r} of this boundary; its parts are {', '.join(known)}."
-                )
+                raise ValueError(f"Unknown part {name!r} of the boundary; its parts are {', '.join(known)}.")
         return wanted
 
     def size(self, on: str | Sequence[str] | None = None) -> float:
@@ -495,8 +493,8 @@ class Combination(Domain):
 
     Notes
     -----
-    A piece of either shape belongs to the boundary of the result where exactly one of its two sides lies
-    inside; its normal is reversed where the inside lies in front of it.
+    A piece of either shape belongs to the boundary of the result wherever exactly one of its two sides lies
+    inside the result. Its normal is reversed wherever it would point inward.
 
     Examples
     --------
@@ -514,7 +512,7 @@ class Combination(Domain):
     def __post_init__(self) -> None:
         if self.first.names != self.second.names:
             raise ValueError(
-                f"Shapes should have the same axes to be put together, got {', '.join(self.first.names)} and "
+                f"Shapes should have the same axes to be combined, got {', '.join(self.first.names)} and "
                 f"{', '.join(self.second.names)}."
             )
         if any(a >= b for a, b in zip(self.lower, self.upper, strict=True)):
@@ -550,7 +548,7 @@ class Combination(Domain):
         return first & (second if self.how == "and" else ~second)
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
-        """Return approximately the distance to the nearest of the parts."""
+        """Return the approximate distance to the nearest of the parts."""
         found = []
         for shape, other in ((self.first, self.second), (self.second, self.first)):
             mine = [name for name in on if name in shape.parts]
@@ -558,7 +556,7 @@ class Combination(Domain):
                 continue
             hole = shape is self.second and self.how == "without"
             distance = shape.smooth_distance(x, mine, anywhere=anywhere or hole or self.how == "or")
-            if anywhere or self.how == "or":  # leave out what the other shape hides
+            if anywhere or self.how == "or":  # omit the parts that are hidden by the other shape
                 within = hole or self.how == "and"
                 distance = trimmed(distance, other.depth(x) if within else -other.depth(x))
             found.append(distance)
@@ -572,7 +570,7 @@ class Combination(Domain):
         return both(first, second if self.how == "and" else -second)
 
     def pieces(self) -> list[Piece]:
-        """Return the visible pieces of both boundaries; where they coincide, those of the first shape."""
+        """Return the visible pieces of both boundaries, without duplicates where they coincide."""
         step = min(self.first.step, self.second.step)
 
         def side(points: Tensor, normals: Tensor) -> Tensor:
@@ -589,12 +587,12 @@ class Combination(Domain):
 
 @dataclass(frozen=True)
 class Time(Domain):
-    """An interval of time: alone, as for ordinary differential equations, or as a factor of a shape.
+    """A time interval, used alone (for ordinary differential equations) or as a factor of a shape.
 
     Parameters
     ----------
     start, end
-        The ends, which are the boundary parts `start` and `end`.
+        The ends of the interval, which form the boundary parts `start` and `end`.
     name
         The name of the axis.
 
@@ -614,7 +612,7 @@ class Time(Domain):
 
     def __post_init__(self) -> None:
         if not -math.inf < self.start < self.end < math.inf:
-            raise ValueError(f"Time should have a start before its end, got {self.start} and {self.end}.")
+            raise ValueError(f"The start of Time should lie before its end, got {self.start} and {self.end}.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -633,17 +631,17 @@ class Time(Domain):
 
     @property
     def space(self) -> tuple[int, ...]:
-        """Empty, since there is no axis of space."""
+        """Empty, since the interval has no spatial axis."""
         return ()
 
     @property
     def factors(self) -> tuple[None, Time]:
-        """No shape, and this interval."""
+        """None for the shape, and this interval."""
         return None, self
 
     @property
     def walls(self) -> tuple[str, ...]:
-        """Empty, since there is no boundary in space."""
+        """Empty, since the interval has no spatial boundary."""
         return ()
 
     @property
@@ -667,7 +665,7 @@ class Time(Domain):
         return Piece(name, 0, 1.0, place)
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
-        """Return the time since the start, until the end, or their product, relative to the whole."""
+        """Return the relative time since the start, the relative time until the end, or their product."""
         since, until = x[:, -1:] - self.start, self.end - x[:, -1:]
         factors = [part for name, part in (("start", since), ("end", until)) if name in on]
         return torch.stack(factors).prod(0) / self.measure ** len(factors)
@@ -675,16 +673,16 @@ class Time(Domain):
 
 @dataclass(frozen=True)
 class TimeSpan(Domain):
-    """A shape times an interval of time, `shape * pinn.Time(a, b)`; time is the last axis.
+    """A shape times a time interval, `shape * pinn.Time(a, b)`, with time as the last axis.
 
-    Its boundary consists of the parts of the shape at all times, `start` and `end`.
+    Its boundary consists of the parts of the shape's boundary at all times, and of `start` and `end`.
 
     Parameters
     ----------
     shape
         The shape in space.
     time
-        The interval of time.
+        The time interval.
 
     Examples
     --------
@@ -700,12 +698,13 @@ class TimeSpan(Domain):
         _check_factors(self.shape, self.time)
         if self.time.name in self.shape.names:
             raise ValueError(
-                f"There is an axis {self.time.name!r} already: Time(a, b, name=...) takes another."
+                f"The shape already has an axis {self.time.name!r}. Pass a different name, Time(a, b, "
+                "name=...)."
             )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the axes; time is the last."""
+        """The names of the axes, with time last."""
         return (*self.shape.names, self.time.name)
 
     @computed
@@ -725,22 +724,22 @@ class TimeSpan(Domain):
 
     @property
     def space(self) -> tuple[int, ...]:
-        """The axes of space."""
+        """The indices of the spatial axes."""
         return self.shape.space
 
     @property
     def walls(self) -> tuple[str, ...]:
-        """The parts of the boundary in space, at all times."""
+        """The spatial parts of the boundary, at all times."""
         return self.shape.walls
 
     @property
     def measure(self) -> float:
-        """The measure of the shape times the length of time."""
+        """The measure of the shape times the length of the time interval."""
         return self.shape.measure * (self.time.end - self.time.start)
 
     @of_any_points
     def contains(self, x: Tensor) -> Tensor:
-        """Return which points lie in the shape and in the interval of time."""
+        """Return which points lie in the shape and in the time interval."""
         t = x[:, -1]
         return self.shape.contains(x[:, :-1]) & (self.time.start <= t) & (t <= self.time.end)
 
@@ -759,7 +758,7 @@ class TimeSpan(Domain):
         return torch.cat([x, self.time.start + t * self.time.measure], dim=1)
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
-        """Return the distance of the shape, multiplied by those of start and end."""
+        """Return the distance of the shape, multiplied by the distances to start and end."""
         walls = [name for name in on if name in self.shape.parts]
         ends = [name for name in on if name not in walls]
         factors = [self.shape.smooth_distance(x[:, :-1], walls, anywhere=anywhere)] if walls else []
@@ -772,7 +771,7 @@ class TimeSpan(Domain):
         return None if self.time.name in axes else self.shape.in_plane(axes)
 
     def pieces(self) -> list[Piece]:
-        """Return the pieces of the shape at all times, and the shape at start and end."""
+        """Return the pieces of the shape's boundary at all times, and the shape at start and end."""
         length = self.time.end - self.time.start
         walls = [self._wall(piece, length) for piece in self.shape.made]
         return [*walls, self._end("start", self.time.start, -1.0), self._end("end", self.time.end, 1.0)]
@@ -813,21 +812,21 @@ def axis_names(d: int) -> tuple[str, ...]:
 
 
 def _check_factors(shape: Domain, time: object) -> None:
-    """Refuse products other than a shape in space times an interval of time."""
+    """Refuse products other than a spatial shape times a time interval."""
     product = f"{type(shape).__name__} * {type(time).__name__}"
     factors = getattr(time, "factors", None)
     if factors is None:
         raise TypeError(
-            f"A shape can be multiplied only with time, pinn.Segment(0, 1) * pinn.Time(0, 5), got {product}. "
+            f"A shape can only be multiplied by time, pinn.Segment(0, 1) * pinn.Time(0, 5), got {product}. "
             "For a larger shape, change its ends: pinn.Segment(0, 2)."
         )
     if len(shape.space) < shape.d:
         raise TypeError(
-            f"The first factor should be a shape in space, pinn.Segment(0, 1) * pinn.Time(0, 5), got "
-            f"{product}: {type(shape).__name__} has a time axis already."
+            f"The first factor should be a spatial shape, pinn.Segment(0, 1) * pinn.Time(0, 5), got "
+            f"{product}: {type(shape).__name__} already has a time axis."
         )
     if factors[0] is not None:
         raise TypeError(
-            f"A shape can be multiplied only with time, pinn.Segment(0, 1) * pinn.Time(0, 5), got {product}. "
-            "For more axes of space, use a pinn.Rectangle((0, 0), (1, 1)) or a pinn.Box."
+            f"A shape can only be multiplied by time, pinn.Segment(0, 1) * pinn.Time(0, 5), got {product}. "
+            "For more spatial axes, use a pinn.Rectangle((0, 0), (1, 1)) or a pinn.Box."
         )

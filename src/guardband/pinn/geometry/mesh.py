@@ -1,4 +1,4 @@
-"""Meshes: closed surfaces of triangles, from STL or VTU files, read by pyvista.
+"""Meshes: closed triangle surfaces, read by pyvista from STL or VTU files.
 
 A point lies inside a closed surface if an upward ray from it crosses the surface an odd number of times. The
 triangles are sorted into the cells of a grid in the horizontal plane, so a point is compared only with the
@@ -28,15 +28,15 @@ from guardband.pinn.geometry.boundary import Piece, Placed
 from guardband.pinn.geometry.domain import Domain
 
 PAIRS = 2**22
-"""The number of pairs of a point and a triangle that are compared at a time."""
+"""The number of point-triangle pairs that are compared at a time."""
 
 ASIDE = 1e-10
-"""The horizontal offset of rays, as a share of the extent, by which they avoid edges and corners."""
+"""The horizontal offset of the rays, as a fraction of the extent, so that they avoid edges and corners."""
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class Mesh(Domain):
-    """The inside of a closed surface of triangles.
+    """The inside of a closed triangle surface.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Mesh(Domain):
         return Rays(self.corners[self.triangles])
 
     def pieces(self) -> list[Piece]:
-        """Return one piece for each part, with a share of the unit square for each triangle."""
+        """Return one piece for each part, with a section of the unit square for each triangle."""
         return [self._piece(name) for name in dict.fromkeys(self.of_triangle)]
 
     def _piece(self, name: str) -> Piece:
@@ -141,7 +141,7 @@ class Mesh(Domain):
             before = torch.cat([ends.new_zeros(1), ends[:-1]])
             rest = ((unit[:, 0] - before[which]) / (ends - before)[which]).clamp(
                 1e-6, 1 - 1e-6
-            )  # keep off the edges
+            )  # stay away from the edges
             root = rest.sqrt()  # uniform by area
             b, c = root * (1 - unit[:, 1]), root * unit[:, 1]
             a = 1 - root
@@ -161,8 +161,8 @@ def _closed(pyvista: Any, mesh: Any) -> Any:
         raise ValueError("A Mesh should have triangles, got none.")
     if surface.n_open_edges or not surface.is_manifold:
         raise ValueError(
-            f"A Mesh should be a closed surface, and this one has {surface.n_open_edges} open edges. Repair "
-            "it, for example by pyvista's fill_holes, or give its points and normals as a PointCloud."
+            f"A Mesh should be a closed surface, got one with {surface.n_open_edges} open edges. Repair it, "
+            "for example by pyvista's fill_holes, or pass its points and normals to a PointCloud."
         )
     surface = surface.compute_normals(
         auto_orient_normals=False, consistent_normals=True, split_vertices=False, cell_normals=True
@@ -172,10 +172,10 @@ def _closed(pyvista: Any, mesh: Any) -> Any:
 
 
 def _outward(corners: np.ndarray, triangles: np.ndarray) -> np.ndarray:
-    """The triangles with outward orientation, decided for each connected surface, cavities included.
+    """The triangles with outward orientation, determined for each connected surface, including cavities.
 
-    Points slightly in front of the triangles should lie outside. A surface for which some do and some do not
-    crosses itself or another surface.
+    Points slightly in front of the triangles should lie outside. If only some of them do, the surface crosses
+    itself or another surface.
     """
     edges = np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]]])
     graph = coo_array((np.ones(len(edges)), edges.T), shape=(len(corners),) * 2)
@@ -191,20 +191,18 @@ def _outward(corners: np.ndarray, triangles: np.ndarray) -> np.ndarray:
     turned = np.bincount(surface_of[sample], area * inside) / np.bincount(surface_of[sample], area)
     if ((turned > 0.05) & (turned < 0.95)).any():
         raise ValueError(
-            "A Mesh should not cross itself, and this one does, or has bodies that overlap. Repair it, or "
-            "make a Mesh of each body and join them by `|`."
+            "A Mesh should not cross itself, but this one does or has overlapping bodies. Repair it, or "
+            "create a Mesh for each body and join them by `|`."
         )
     return np.where((turned > 0.5)[surface_of][:, None], triangles[:, ::-1], triangles)
 
 
 class Rays:
-    """A surface of triangles (m, 3, 3), prepared for tests of points."""
+    """A triangle surface (m, 3, 3), prepared for testing whether points lie inside."""
 
     def __init__(self, triangles: np.ndarray) -> None:
         self.first: np.ndarray = triangles[:, 0]
-        self.across: np.ndarray = (
-            triangles[:, 1:] - triangles[:, :1]
-        )  # the two edges that start at the first corner
+        self.across: np.ndarray = triangles[:, 1:] - triangles[:, :1]  # the two edges from the first corner
         flat = triangles[:, :, :2]
         low, high = flat.min(1), flat.max(1)
         self.origin: np.ndarray = low.min(0)
@@ -234,7 +232,7 @@ class Rays:
         odd = np.zeros(len(x), dtype=bool)
         ends = np.cumsum(counts)
         begin = 0
-        while begin < len(x):  # points with at most PAIRS triangles in total, at least one point
+        while begin < len(x):  # a batch has at most PAIRS triangles in total, and at least one point
             before = ends[begin - 1] if begin else 0
             end = max(begin + 1, int(np.searchsorted(ends, before + PAIRS)))
             odd[begin:end] = self._odd(x[begin:end], keys[begin:end], counts[begin:end])

@@ -1,4 +1,4 @@
-"""Polygons with holes and named edges, by shapely."""
+"""Polygons with holes and named edges, based on shapely."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Polygon(Domain):
     corners
         The corners in order, shape (k, 2).
     edges
-        The names of the edges, one for each, starting at the first corner; all are `outside` by default.
+        The name of each edge, starting at the first corner; all edges are named `outside` by default.
     holes
-        The corners of each hole by name; the name is that of its boundary part.
+        The corners of each hole, by the name of its boundary part.
     names
         The names of the axes.
 
@@ -148,7 +148,7 @@ def _to_edge(x: Tensor, start: Tensor, end: Tensor) -> Tensor:
 def _pairs(corners: Corners, name: str) -> tuple[tuple[float, float], ...]:
     found = np.asarray(corners, dtype=float)
     if found.ndim != 2 or found.shape[1] != 2 or not np.isfinite(found).all():
-        raise ValueError(f"`{name}` should be pairs of numbers (n, 2), got shape {found.shape}.")
+        raise ValueError(f"`{name}` should be pairs of numbers, shape (n, 2), got shape {found.shape}.")
     if len(found) > 1 and (found[0] == found[-1]).all():  # the first corner is repeated at the end
         found = found[:-1]
     if len(found) < 3:

@@ -1,4 +1,4 @@
-"""Disks and spheres, with boundary points exact to rounding."""
+"""Disks and spheres, whose boundary points are exact up to rounding."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Ball(Domain):
         return (x - x.new_tensor(self.center_at)).square().sum(1) <= self.radius**2
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
-        """Return the distance to the rim, or inside a paraboloid, which is smooth at the center."""
+        """Return the distance to the rim; inside, a paraboloid, which is smooth at the center."""
         if not anywhere:
             return self.depth(x)
         return ((x - x.new_tensor(self.center_at)).norm(dim=1, keepdim=True) - self.radius).abs()

@@ -1,6 +1,6 @@
-"""Smooth distances: functions that vanish on a part of a boundary, the basis of hard constraints.
+"""Smooth distance functions, which vanish on a part of a boundary and are the basis of hard constraints.
 
-They are built from R-functions, which combine smooth functions as "and", "or" and "not" combine sets: a
+They are built from R-functions, which combine smooth functions as "and", "or" and "not" combine sets. The
 function of a shape is positive inside and negative outside.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def both(*depths: Tensor) -> Tensor:
-    """Positive where all arguments are.
+    """A function that is positive where all arguments are positive.
 
     >>> one, two = torch.tensor([3.0, 3.0, -3.0]), torch.tensor([4.0, -4.0, -4.0])
     >>> both(one, two).tolist()
@@ -23,12 +23,12 @@ def both(*depths: Tensor) -> Tensor:
 
 
 def either(*depths: Tensor) -> Tensor:
-    """Positive where at least one argument is."""
+    """A function that is positive where at least one argument is positive."""
     return reduce(lambda a, b: a + b + root(a * a + b * b), depths)
 
 
 def nearest(*distances: Tensor) -> Tensor:
-    """0 where one of the distances is 0, and approximately the smallest of them elsewhere.
+    """A function that is 0 where one of the distances is 0, and approximately their minimum elsewhere.
 
     >>> nearest(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 1.0])).tolist()
     [0.0, 0.5]
@@ -37,7 +37,7 @@ def nearest(*distances: Tensor) -> Tensor:
 
 
 def trimmed(plane: Tensor, within: Tensor) -> Tensor:
-    """0 where `plane` is 0 and `within` is not negative; positive elsewhere, and nearby about |plane|."""
+    """A function that is 0 where `plane` is 0 and `within` >= 0, otherwise positive; nearby about |plane|."""
     beyond = (root(within * within + plane**4) - within) / 2
     return root(plane * plane + beyond * beyond)
 

@@ -1,6 +1,6 @@
-"""Designs: the solution of a family at the places of measurement, as a function of the coefficients.
+"""Designs: the solution of a family at the measurement points, as a function of the coefficients.
 
-Nothing here depends on the measured values y. A measurement is a row of x with its outputs side by side, so n
+Designs do not depend on the measured values y. A measurement is a row of x with all its outputs, so n
 measurements of m outputs form a vector of N = n m numbers.
 """
 
@@ -18,18 +18,18 @@ from guardband.pinn.inverse.family import SolvedFamily
 from guardband.values import Observations
 
 STEP = 1e-3
-"""The step of finite differences to either side, as a share of a range."""
+"""The step of finite differences to either side, as a fraction of a range."""
 
 COARSE = {1: 33, 2: 7, 3: 5, 4: 4}
 """The number of values of each coefficient on the coarse grid, by the number of coefficients."""
 
 FLAT = 1e-8
-"""Tangent directions whose squared singular value is below this share of the largest are left out."""
+"""Tangent directions whose squared singular value is below this share of the largest are omitted."""
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Places of measurement x (n, d), the measured outputs, and the solution there for given coefficients."""
+    """Measurement points x (n, d), the measured outputs, and the solution at x for given coefficients."""
 
     solved: SolvedFamily
     x: Array
@@ -37,7 +37,7 @@ class Design:
 
     @classmethod
     def at(cls, solved: SolvedFamily, x: ArrayLike, outputs: Sequence[str] | None = None) -> Design:
-        """The design of measurements of all outputs, or of the named ones."""
+        """The design for measurements of all outputs, or of the named outputs."""
         names = solved.family.names
         return cls(solved, solved.points(x), names.positions(names.outputs if outputs is None else outputs))
 
@@ -72,7 +72,7 @@ class Design:
         return found[:, :, self.columns].reshape(len(theta), -1)
 
     def slopes(self, theta: np.ndarray) -> np.ndarray:
-        """Their derivatives with respect to each coefficient, in units of its range, (k, N, p)."""
+        """The derivatives of `values` with respect to each coefficient, in units of its range, (k, N, p)."""
         wide, columns = self.upper - self.lower, []
         for j in range(self.p):
             ahead, behind = theta.copy(), theta.copy()
@@ -98,12 +98,12 @@ class Design:
     def directions(
         self, theta: np.ndarray, values: np.ndarray | None = None, *, centered: bool = False
     ) -> np.ndarray:
-        """Directions in which residuals are projected at each theta, (k, p + g, N).
+        """Directions onto which residuals are projected at each theta, (k, p + g, N).
 
-        The first p rows are orthonormal and span the tangent plane; the others are unit vectors towards the
-        solutions on the coarse grid. A row without direction is 0. If `centered`, each output has mean 0 over
-        the measurements, since permutations do not change the mean of the residuals. `values` are the
-        noise-free measurements at theta, if they are known.
+        The first p rows are orthonormal and span the tangent plane; the others are unit vectors toward the
+        solutions on the coarse grid. A row without a direction is 0. If `centered`, each output has mean 0
+        over the measurements, since permutations do not change the mean of the residuals. `values` are the
+        noise-free measurements at theta, if known.
         """
         slopes = np.swapaxes(self.slopes(theta), 1, 2)
         towards = self.coarse_values - (self.values(theta) if values is None else values)[:, None]
@@ -130,12 +130,12 @@ def readings(solved: SolvedFamily, data: Observations) -> tuple[Design, np.ndarr
     if y.shape != (design.n, design.m):
         names = ", ".join(solved.family.names.outputs)
         raise ValueError(
-            f"Readings of the outputs {names} should be ({design.n}, {design.m}), got {y.shape}. If only "
-            "some were measured, name them: gb.Observations(x, y, outputs=...)."
+            f"Readings of the outputs {names} should have shape ({design.n}, {design.m}), got {y.shape}. If "
+            "only some outputs were measured, name them, gb.Observations(x, y, outputs=...)."
         )
     if not np.isfinite(y).all():
         raise ValueError(
-            "Each row should contain all outputs, and some values are missing. Pass the complete rows only."
+            "Each row should contain all outputs, but some values are missing. Pass only the complete rows."
         )
     if y.size <= design.p:
         raise ValueError(f"{design.p} coefficients need more than {design.p} readings, got {y.size}.")

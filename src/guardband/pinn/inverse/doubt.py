@@ -1,16 +1,17 @@
-"""A test of the equation itself, by the order of the signs of the residuals along each axis.
+"""A test of the equation itself, based on the order of the residuals' signs along each axis.
 
-If the equation is right, the residuals at the true coefficients are noise: positive as often as negative, in
-random order. A wrong equation leaves runs of equal sign. Since the truth is unknown, an alarm is raised only
-if all values of the coefficients are rejected.
+If the equation is correct, the residuals at the true coefficients are noise: positive as often as negative,
+in random order. A wrong equation produces runs of equal signs. Since the true coefficients are unknown, an
+alarm is raised only if all values of the coefficients are rejected.
 
 The box of ranges is divided into cells, and a cell is rejected as a whole. A residual counts as positive
-(negative) in a cell only if it is so for all coefficients of the cell and all solver errors up to delta; all
-others take the signs that are most favorable to the equation, with as many positive as negative signs and as
-many changes of sign as possible. For independent noise with median zero, atoms included, some fair and
-independent signs agree with all signs that count in every cell that contains the truth, so the p-values of
-these cells are no smaller than those of such signs. Cells that are not rejected are halved until none is left
-(an alarm), a single value is not rejected, or there are too many cells.
+(negative) in a cell only if it is positive (negative) for all coefficients of the cell and all solver errors
+up to delta. All other residuals take the signs that are most favorable to the equation, with balanced
+positive and negative signs and as many sign changes as possible. For independent noise with median zero
+(including atoms), there are fair and independent signs that agree with all counted signs in every cell that
+contains the true coefficients, so the p-values of these cells are at least those of such signs. Cells that
+are not rejected are halved until none remains (an alarm), until a single value is not rejected, or until
+there are too many cells.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from guardband.pinn.inverse.methods import checked_delta
 from guardband.values import Observations
 
 FALSE_ALARMS = 0.01
-"""The largest probability of an alarm for a right equation."""
+"""The largest probability of an alarm for a correct equation."""
 
 FIRST = {1: 200, 2: 40, 3: 12, 4: 6}
 """The initial number of cells along each coefficient, by the number of coefficients."""
 
 CELLS = 20_000
-"""The largest number of cells; beyond it there is no alarm."""
+"""The largest number of cells; if more are needed, no alarm is raised."""
 
 CHUNK = 2**21
-"""The largest number of solution values at the corners of several cells at once."""
+"""The largest number of solution values that are computed at once at the corners of cells."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Doubt:
         Whether the equation is rejected at all values of the coefficients.
     p_value
         The largest p-value that was found over the coefficients, with a Bonferroni correction over axes,
-        outputs and tests. If there is an alarm, no value of the coefficients has a larger one.
+        outputs and tests. After an alarm, no value of the coefficients has a larger p-value.
 
     Examples
     --------
@@ -76,11 +77,11 @@ class Doubt:
 
 
 def doubt(solved: SolvedFamily, data: Observations, *, delta: float = 0.0) -> Doubt:
-    """Test the equation itself, by the order of the residuals along the axes.
+    """Test the equation itself, based on the order of the residuals along the axes.
 
-    The signs of the residuals are tested along each axis: are they positive as often as negative, and do they
-    change as often as in random order? An alarm is raised if all coefficients in the range are rejected at 1
-    %, with a Bonferroni correction over axes, outputs and the two tests.
+    Along each axis, the test checks whether the residuals are positive as often as negative, and whether
+    their signs change as often as in random order. An alarm is raised if all coefficients in the range are
+    rejected at 1 %, with a Bonferroni correction over axes, outputs and the two tests.
 
     Parameters
     ----------
@@ -94,18 +95,18 @@ def doubt(solved: SolvedFamily, data: Observations, *, delta: float = 0.0) -> Do
     Returns
     -------
     Doubt
-        Whether there is an alarm, and the p-value.
+        The alarm, if any, and the p-value.
 
     Notes
     -----
-    For a right equation whose true coefficients lie in the range, an alarm occurs in at most 1 % of data
+    For a correct equation whose true coefficients lie in the range, an alarm occurs in at most 1 % of data
     sets, provided that the noise is independent with median zero (exact zeros included), the error of the
     solver is at most `delta`, and the solution at each measurement is monotone in each coefficient within
     each cell. Coefficients are rejected cell by cell, and cells are halved until they are rejected, up to
-    20,000 in total. The first cells are 1/200 of the range of one coefficient, and 1/40, 1/12 and 1/6 of each
-    range of two, three and four. A turning point within a cell shifts its bound by an amount of second order
-    in the size of the cell. With four coefficients, or a `delta` of about half the noise of a measurement,
-    only gross errors are detected.
+    20,000 in total. The initial cells are 1/200 of the range for one coefficient, and 1/40, 1/12 and 1/6 of
+    each range for two, three and four coefficients. A turning point within a cell shifts the cell's bound by
+    an amount of second order in the cell size. With four coefficients, or a `delta` of about half the noise
+    of a measurement, only gross errors are detected.
 
     Examples
     --------
@@ -160,7 +161,7 @@ class _Search:
         return (slice(i, i + step) for i in range(0, cells, step))
 
     def _cells(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """The p-value of each cell and the axis to halve it along, (k,); the largest p-value of a corner."""
+        """The p-value of each cell and its axis for halving, (k,), and the largest p-value of a corner."""
         p, k = self.design.p, len(low)
         ends = np.stack([low, high])
         which = np.array(list(itertools.product((0, 1), repeat=p)))
@@ -207,7 +208,7 @@ def _halved(low: np.ndarray, high: np.ndarray, axis: np.ndarray) -> tuple[np.nda
 
 
 def _p(signs: np.ndarray, orders: list[np.ndarray]) -> np.ndarray:
-    """The p-value of signs -1, 0 and 1, (k, n, m): the smallest of all tests, times their number."""
+    """The p-value of signs -1, 0 and 1, (k, n, m): the smallest p-value times the number of tests."""
     n, m = signs.shape[1:]
     tests = m * (len(orders) + 1)
     above, below = (signs > 0).sum(axis=1), (signs < 0).sum(axis=1)
@@ -220,7 +221,7 @@ def _p(signs: np.ndarray, orders: list[np.ndarray]) -> np.ndarray:
 def _most_changes(signs: np.ndarray) -> np.ndarray:
     """The largest number of sign changes along n measurements, (k, m), if each 0 takes the best sign.
 
-    With every second sign reversed, a change becomes a repetition, and zeros repeat their predecessors.
+    If every second sign is reversed, a change becomes a repetition, and zeros repeat their predecessors.
     """
     n = signs.shape[1]
     turned = signs * (1 - 2 * (np.arange(n) % 2))[:, None]
@@ -235,7 +236,7 @@ def _binomial(count: np.ndarray, n: int) -> np.ndarray:
 
 
 def _few(count: np.ndarray, n: int) -> np.ndarray:
-    """The one-sided p-value of at most this many among n, each with probability 1/2."""
+    """The one-sided p-value of at most `count` successes among n, each with probability 1/2."""
     return _at_most(n)[count]
 
 

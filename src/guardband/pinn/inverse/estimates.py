@@ -1,4 +1,4 @@
-"""Estimates of coefficients: least squares, confidence region and assumptions, with pictures and a report."""
+"""Estimates of coefficients: least squares, confidence region and assumptions, with plots and a report."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ INSIDE: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "lw": 0}
 """The style of the inside of a region."""
 
 WEAK = 0.1
-"""Correlations below this value count as separable coefficients."""
+"""Coefficients whose correlation is below this value count as separable."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates:
     """Coefficients estimated from measurements, with a joint confidence region and its assumptions.
 
-    Printing it shows the estimates, their intervals, warnings, and all assumptions in words.
+    Printing the object shows the estimates, their intervals, warnings, and all assumptions in words.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Estimates:
     doubt
         The test of the equation.
     seed
-        The seed of signs or permutations.
+        The seed of the signs or permutations.
 
     Examples
     --------
@@ -100,8 +100,8 @@ class Estimates:
     def misfit(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the misfit along one coefficient, with the other coefficients refitted.
 
-        A flat curve means that the measurements do not determine the coefficient; two valleys mean two
-        solutions.
+        A flat curve means that the measurements do not determine the coefficient, and two valleys mean that
+        there are two solutions.
 
         Parameters
         ----------
@@ -111,7 +111,8 @@ class Estimates:
         Returns
         -------
         tuple[np.ndarray, np.ndarray]
-            Values of the coefficient around its interval, and the root mean square of the residuals at each.
+            Values of the coefficient around its interval, and the root mean square of the residuals at each
+            value.
         """
         region, j = self.region, self.region.position(name)
         low, high = region.design.lower[j], region.design.upper[j]
@@ -133,7 +134,7 @@ class Estimates:
         Parameters
         ----------
         facts
-            Further lines of the last section.
+            Additional lines for the last section.
 
         Returns
         -------
@@ -269,17 +270,18 @@ def coefficients(
     data
         The measurements. With several outputs, use units in which their noise is of similar size.
     noise
-        The assumption about the noise, which alone determines the method. "symmetric": independent and
-        symmetric about zero, of any and varying size (sign changes). "exchangeable": identically distributed,
-        with any mean (permutations). "gaussian": homoscedastic (likelihood ratio, asymptotic).
+        The assumption about the noise, which determines the method. "symmetric" noise is independent and
+        symmetric about zero, with any size, which may vary (sign changes). "exchangeable" noise is
+        identically distributed, with any mean (permutations). "gaussian" noise is homoscedastic (likelihood
+        ratio, asymptotic).
     level
         The confidence level, strictly between 0 and 1.
     delta
         The largest error of the solver at the measurements, by which the region is widened. By default a
         solver function counts as exact, and a network is compared with the exact `solution` of the problem.
-        If there is none, compute it by `solved.check(data.x)`.
+        If the problem has no `solution`, compute `delta` by `solved.check(data.x)`.
     seed
-        The seed of signs and permutations, which must be chosen before the measurements are seen.
+        The seed of the signs and permutations, which must be chosen before the measurements are seen.
 
     Returns
     -------
@@ -313,14 +315,14 @@ def coefficients(
 
 
 def _delta(solved: SolvedFamily, data: Observations) -> float:
-    """The error of a solver if none is given."""
+    """The default for the error of a solver."""
     if solved.solver.certain:
         return 0.0
     if not has_solution(solved.family.problem, np.asarray(data.x)):
         raise ValueError(
             "The error of the network is unknown, since the problem has no `solution` to compare it with. "
-            "Compute it by delta = solved.check(data.x, solver), with a solver function or by trainings that "
-            "take minutes, and pass it: pinn.coefficients(solved, data, delta=delta)."
+            "Compute it by delta = solved.check(data.x, solver), with a solver function or by training runs "
+            "that take minutes, and pass it, pinn.coefficients(solved, data, delta=delta)."
         )
     return solved.check(data.x)
 
@@ -328,16 +330,16 @@ def _delta(solved: SolvedFamily, data: Observations) -> float:
 def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax: Axes | None = None) -> Axes:
     """Draw the confidence region of one or two coefficients, with the least-squares estimate.
 
-    The region of one coefficient is drawn below its misfit, that of two in their plane.
+    The region of one coefficient is drawn below its misfit, and a region of two coefficients in their plane.
 
     Parameters
     ----------
     estimates
         The result of `pinn.coefficients`.
     truth
-        The true coefficients, if they are known.
+        The true coefficients, if known.
     ax
-        The axes to draw on; new ones by default.
+        The axes to draw on; new axes by default.
 
     Returns
     -------
@@ -359,7 +361,7 @@ def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax
     if not found.drawn:
         raise ValueError(
             f"A region of {len(found.names)} coefficients cannot be drawn. Draw one at a time, "
-            f"pinn.plot.misfit(estimates, {found.names[0]!r}), or test single values: region.contains(...)."
+            f"pinn.plot.misfit(estimates, {found.names[0]!r}), or test single values by region.contains(...)."
         )
     if len(found.names) == 1:
         return misfit(estimates, found.names[0], truth=truth, ax=ax)
@@ -384,9 +386,10 @@ def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax
 def misfit(
     estimates: Estimates, name: str, *, truth: Mapping[str, float] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw the misfit along one coefficient, with the other coefficients refitted; its interval is shaded.
+    """Draw the misfit along one coefficient with the others refitted, and shade its interval.
 
-    A deep valley is a coefficient that the measurements determine; a flat line is one that they do not.
+    A deep valley indicates a coefficient that the measurements determine; a flat line indicates one that they
+    do not determine.
 
     Parameters
     ----------
@@ -395,9 +398,9 @@ def misfit(
     name
         The name of the coefficient.
     truth
-        The true coefficients, if they are known.
+        The true coefficients, if known.
     ax
-        The axes to draw on; new ones by default.
+        The axes to draw on; new axes by default.
 
     Returns
     -------
@@ -438,16 +441,16 @@ def misfit(
 def residuals(estimates: Estimates, axis: str | None = None, *, ax: Axes | None = None) -> Axes:
     """Draw the residuals of the least-squares estimate along one axis.
 
-    If the equation is right, they are noise: positive as often as negative, in no order.
+    If the equation is correct, the residuals are noise: positive as often as negative, in random order.
 
     Parameters
     ----------
     estimates
         The result of `pinn.coefficients`.
     axis
-        The name of the axis; the first one by default.
+        The name of the axis; the first axis by default.
     ax
-        The axes to draw on; new ones by default.
+        The axes to draw on; new axes by default.
 
     Returns
     -------
@@ -466,7 +469,7 @@ def residuals(estimates: Estimates, axis: str | None = None, *, ax: Axes | None 
     names = design.solved.family.names
     known = list(names.axes)
     if axis is not None and axis not in known:
-        raise ValueError(f"There is no axis {axis!r}; there are {', '.join(known)}.")
+        raise ValueError(f"Unknown axis {axis!r}; the axes are {', '.join(known)}.")
     j = 0 if axis is None else known.index(axis)
     x = to_numpy(design.x)[:, j]
     ax = axes(ax)
@@ -493,7 +496,8 @@ def _pieces(axis: np.ndarray, inside: np.ndarray) -> list[tuple[float, float]]:
 def _checked(estimates: Estimates) -> Estimates:
     if not hasattr(estimates, "region"):
         raise TypeError(
-            f"`estimates` should be those of pinn.coefficients(solved, data), got {type(estimates).__name__}."
+            f"`estimates` should be the result of pinn.coefficients(solved, data), got "
+            f"{type(estimates).__name__}."
         )
     return estimates
 
@@ -522,7 +526,7 @@ def _region_section(estimates: Estimates) -> Section:
     if not found.drawn:
         return Section(
             "The region",
-            ["It has too many coefficients for a picture. The ends are those of a search."],
+            ["The region has too many coefficients for a plot. Its ends come from a search."],
             rows,
         )
     if len(found.names) == 1:
@@ -546,7 +550,7 @@ def _misfit_section(estimates: Estimates) -> Section:
         for name in estimates.region.names
     ]
     text = (
-        "A deep valley means that the readings determine the coefficient, a flat line that they do not. "
+        "A deep valley means that the readings determine the coefficient, and a flat line that they do not. "
         "The shaded intervals are projections of the joint region."
     )
     return Section("Each coefficient separately", [text], pictures=drawn)
@@ -587,11 +591,12 @@ def _equation_section(estimates: Estimates) -> Section:
     solver = "is exact" if estimates.region.test.asymptotic else "has an error of at most Delta"
     text = (
         "The test counts the signs of the residuals, and their changes along each axis, in cells that fill "
-        "the range. It raises an alarm if it rejects all cells. For a right equation this happens in at most "
+        "the range. It raises an alarm if it rejects all cells. For a correct equation, this happens in at "
+        "most "
         "1 % of data sets, provided that the noise is independent with median zero, the truth lies in the "
         f"range, the solver {solver}, and the solution at each reading is monotone in each coefficient "
-        "within each cell. The absence of an alarm does not prove the equation: the test cannot detect an "
-        "error that the coefficients compensate."
+        "within each cell. The absence of an alarm does not prove the equation, since the test cannot "
+        "detect an error that the coefficients compensate."
     )
     return Section("Is the equation right?", [estimates.doubted, text])
 

@@ -1,4 +1,4 @@
-"""Families: a problem with ranges of its coefficients, and solvers for all values in these ranges."""
+"""Families: a problem with ranges for its coefficients, and solvers for all values in these ranges."""
 
 from __future__ import annotations
 
@@ -37,20 +37,21 @@ MOST = 4
 """The largest number of coefficients with ranges."""
 
 SECONDS, POINTS = 100.0, 2048
-"""The default limits of `Family.fit`: CPU seconds, and points inside."""
+"""The default limits of `Family.fit`: CPU seconds, and interior points."""
 
 CHUNK = 2**16
 """The number of points that a network evaluates at once."""
 
 DRAWN = 32
-"""The number of random coefficients at which the error of a solver is measured, besides the corners."""
+"""The number of random coefficients, in addition to the corners, at which the error of a solver is
+measured."""
 
 MARGIN = 1.5
-"""The factor between the largest error that was found and Delta."""
+"""The ratio of Delta to the largest error that was found."""
 
 FIRST, NEXT = Recipe.by_newton(AS_LONG_AS_IT_TAKES, seconds=5.0), Recipe.by_newton(15)
-"""Trainings for single values: the first one, and those that start from a nearby solution. A training that
-stops too early makes Delta larger."""
+"""Recipes for training at single values: for the first run, and for runs that start from a nearby solution. A
+run that stops too early makes Delta larger."""
 
 MISSES = 0.02
 """The relative size of residuals above which a warning is issued."""
@@ -73,12 +74,12 @@ class Family:
     problem
         The class of the problem, which should be a dataclass.
     **coefficients
-        For each coefficient a range (low, high), or a number that stays fixed.
+        A range (low, high) for each unknown coefficient, or a number to keep a coefficient fixed.
 
     Attributes
     ----------
     ranges
-        The range of each coefficient that has one.
+        The range of each coefficient with a range.
     names
         The names of axes and outputs.
 
@@ -101,8 +102,8 @@ class Family:
     def __init__(self, problem: type[Problem], /, **coefficients: Any) -> None:
         if not (isinstance(problem, type) and issubclass(problem, Problem) and is_dataclass(problem)):
             raise TypeError(
-                "A family takes a class of problems that is a dataclass: "
-                f"pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)), got {problem!r:.80}."
+                "A family takes a problem class that is a dataclass, as in "
+                "pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)), got {problem!r:.80}."
             )
         known = [part.name for part in fields(problem)]
         for name in coefficients:
@@ -119,11 +120,11 @@ class Family:
         made = as_problem(problem(**{**coefficients, **middles}))
         clash = [name for name in ranges if name in made.names.axes]
         if clash:
-            raise ValueError(f"{clash[0]!r} is an axis already; give the coefficient another name.")
+            raise ValueError(f"{clash[0]!r} is already the name of an axis. Rename the coefficient.")
         _fill(self, problem=made, ranges=ranges, names=made.names)
 
     def __repr__(self) -> str:
-        kind = "a problem of yours" if self.problem is None else type(self.problem).__name__
+        kind = "a user-defined problem" if self.problem is None else type(self.problem).__name__
         ranges = [f"{name} from {low:g} to {high:g}" for name, (low, high) in self.ranges.items()]
         return f"Family({kind}, {', '.join(ranges)})"
 
@@ -175,7 +176,7 @@ class Family:
         """
         if {*coefficients} != {*self.ranges}:
             wanted = ", ".join(f"{name}=..." for name in self.ranges)
-            raise ValueError(f"Each coefficient with a range takes one value: at({wanted}).")
+            raise ValueError(f"Each coefficient with a range should have one value, at({wanted}).")
         for name, value in coefficients.items():
             low, high = self.ranges[name]
             if not low <= value <= high:
@@ -184,11 +185,11 @@ class Family:
 
     @property
     def own(self) -> Problem:
-        """The problem in the middle of the ranges; refuse a family loaded without its problem."""
+        """The problem at the center of the ranges; refuse a family that was loaded without its problem."""
         if self.problem is None:
             raise ValueError(
-                "This family was loaded without its problem, whose class is not part of guardband. Pass it: "
-                "gb.load(folder, pinn.SolvedFamily, problem=...)."
+                "This family was loaded without its problem, whose class is not part of guardband. Pass the "
+                "problem when loading, gb.load(folder, pinn.SolvedFamily, problem=...)."
             )
         return self.problem
 
@@ -203,8 +204,8 @@ class Family:
         Parameters
         ----------
         function
-            A function (x, **coefficients) -> u (n, m), numpy or torch. It is called with points x (n, d) and
-            one number for each coefficient.
+            A function (x, **coefficients) -> u (n, m) in numpy or torch. It is called with points x (n, d)
+            and one number per coefficient.
 
         Returns
         -------
@@ -223,7 +224,8 @@ class Family:
         """
         if not callable(function) or isinstance(function, type):
             raise TypeError(
-                f"`function` should solve the problem, (x, **coefficients) -> u, got {function!r:.80}."
+                f"`function` should be a function (x, **coefficients) -> u that solves the problem, got "
+                f"{function!r:.80}."
             )
         return SolvedFamily(self, ByFunction(function))
 
@@ -253,7 +255,7 @@ class Family:
         seed: int = 0,
         progress: bool = True,
     ) -> SolvedFamily:
-        """Solve the family by one network of coefficients and coordinates, trained on the equation alone.
+        """Solve the family by one network of coefficients and coordinates, trained only on the equation.
 
         Parameters
         ----------
@@ -261,12 +263,12 @@ class Family:
             A network whose inputs are the coefficients, in the order of the ranges, and then the coordinates.
             By default `pinn.mlp` of the parametric problem.
         recipe
-            The recipe. By default Gauss-Newton steps until they no longer improve the loss, for at most 100
-            CPU seconds.
+            The recipe. The default is Gauss-Newton steps until they no longer improve the loss, for at most
+            100 CPU seconds.
         likelihood
             The likelihood, as in `pinn.fit`.
         seed
-            The seed of weights and points.
+            The seed of the weights and points.
         progress
             Whether to show a progress bar.
 
@@ -297,11 +299,11 @@ class Solver(ABC):
     """Base class of solvers of a family."""
 
     certain: bool = False
-    """Whether the solver counts as exact unless an error is given."""
+    """Whether the solver counts as exact by default."""
 
     @property
     def network(self) -> nn.Module | None:
-        """The network of coefficients and coordinates that solves the family; None without one."""
+        """The network of coefficients and coordinates that solves the family; None for other solvers."""
         return None
 
     @abstractmethod
@@ -403,10 +405,10 @@ class BySolution(Solver):
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class SolvedFamily:
-    """A family together with its solver: `solved(x, theta)` returns solutions for coefficients theta.
+    """A family together with its solver; `solved(x, theta)` returns solutions for coefficients theta.
 
-    Create it by `Family.fit`, `Family.solved_by` or `Family.exact`; `pinn.coefficients` and
-    `pinn.next_points` take it. `gb.save` can store it if the solver is a network.
+    Create it by `Family.fit`, `Family.solved_by` or `Family.exact`; pass it to `pinn.coefficients` and
+    `pinn.next_points`. `gb.save` can store it if the solver is a network.
 
     Parameters
     ----------
@@ -466,7 +468,7 @@ class SolvedFamily:
         x = rows(placed(x, axes), "x")
         if x.ndim != 2 or x.shape[1] != len(axes):
             raise ValueError(
-                f"`x` should be (n, {len(axes)}), a column for each of ({', '.join(axes)}), got "
+                f"`x` should have shape (n, {len(axes)}), one column for each of ({', '.join(axes)}), got "
                 f"{tuple(x.shape)}."
             )
         return x
@@ -487,8 +489,8 @@ class SolvedFamily:
         found, p = to_numpy(rows(theta, "theta")).astype(float), len(self.names)
         if found.ndim != 2 or found.shape[1] != p:
             raise ValueError(
-                f"`theta` should be (k, {p}), a column for each of {', '.join(self.names)}, got "
-                f"{tuple(np.shape(theta))}. One value is one row: [[...]]."
+                f"`theta` should have shape (k, {p}), one column for each of {', '.join(self.names)}, got "
+                f"{tuple(np.shape(theta))}. Pass one row per value, [[...]]."
             )
         return found
 
@@ -503,22 +505,22 @@ class SolvedFamily:
     ) -> float:
         """Estimate Delta, the largest error of the solver at measurements, as the length of a vector.
 
-        It is 1.5 times the largest l2 error at these points over 32 random coefficients and all corners of
-        the ranges: an estimate with a margin, not a bound. A warning is issued if a network violates its
-        equation or a condition at fresh points.
+        Delta is 1.5 times the largest l2 error at these points over 32 random coefficients and all corners of
+        the ranges. It is an estimate with a margin, not a bound. A warning is issued if a network violates
+        its equation or a condition at fresh points.
 
         Parameters
         ----------
         x
             The points of the measurements, shape (n, d).
         solver
-            A function (x, **coefficients) that returns the true solution. By default the exact `solution` of
-            the problem, or else new trainings, each started from the solution for nearby coefficients, which
-            take some minutes.
+            A function (x, **coefficients) that returns the true solution. The default is the exact `solution`
+            of the problem. Without a `solution`, networks are trained, each starting from the solution for
+            nearby coefficients, which takes some minutes.
         seed
-            The seed of coefficients, points and trainings.
+            The seed of coefficients, points and training runs.
         recipe
-            The recipe of the trainings.
+            The recipe of the training runs.
         progress
             Whether to show a progress bar.
 
@@ -572,7 +574,7 @@ def _by_trainings(
 ) -> np.ndarray:
     """Solutions for single coefficients by independent networks.
 
-    Each training starts from the solution for nearby coefficients, which saves most of its time.
+    Each training run starts from the solution for nearby coefficients, which saves most of the time.
     """
     found: dict[int, np.ndarray] = {}
     net = mlp(family.own, seed=seed).double()
@@ -586,7 +588,7 @@ def _by_trainings(
 
 
 def _path(unit: np.ndarray) -> list[int]:
-    """An order of points (k, p) of the unit box: from the center, always to the nearest remaining one."""
+    """An order of points (k, p) in the unit box, from the center to the nearest remaining point each time."""
     left, path, at = list(range(len(unit))), list[int](), np.full(unit.shape[1], 0.5)
     while left:
         nearest = min(left, key=lambda k: float(np.square(unit[k] - at).sum()))
@@ -608,7 +610,7 @@ def warn_of_misses(solved: SolvedFamily, seed: int) -> None:
 
 
 def misses_of(solved: SolvedFamily, seed: int = 0) -> dict[str, float]:
-    """The residuals of the network of a family for each equation and condition, as a share of their terms."""
+    """The residuals of a family's network for each equation and condition, as a share of their terms."""
     ranged, net = solved.family.ranged, solved.solver.network
     assert net is not None
     generator = torch.Generator().manual_seed(seed)

@@ -1,8 +1,8 @@
-"""The Laplace approximation of a training: a covariance of its weights and unknowns. A heuristic.
+"""The Laplace approximation of a fit, a heuristic covariance of its weights and unknowns.
 
-No coverage is stated. The length of the intervals depends on the scale of the physics, by which an equation
-may be violated and which is chosen rather than measured. `pinn.coefficients` returns regions with a stated
-coverage.
+No coverage is stated. The length of the intervals depends on the physics scale, that is, on the allowed
+violation of the equation, which is chosen rather than measured. `pinn.coefficients` returns regions with a
+stated coverage.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANYWHERE = 10.0
 
 
 class Curvature:
-    """The curvature of the loss of a training in P weights and K unknowns, and covariances derived from it.
+    """The curvature of the loss of a fit in P weights and K unknowns, and covariances derived from it.
 
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
@@ -66,14 +66,14 @@ class Curvature:
         self._factor = torch.linalg.cholesky(rows.T @ rows + torch.diag(prior))
 
     def slopes(self, x: Tensor) -> Tensor:
-        """The derivatives of the outputs at points x in weights and unknowns, (n m, P + K)."""
+        """The derivatives of the outputs at points x with respect to weights and unknowns, (n m, P + K)."""
         with torch.enable_grad():
             _, found = jacobian(value, self.net, x.to(self.noise))
         found = found.flatten(0, 1)
         return torch.cat([found, found.new_zeros(len(found), len(self.unknowns.sought))], dim=1)
 
     def of_unknowns(self) -> Tensor:
-        """The same for the internal parameters of the unknowns, (K, P + K)."""
+        """The derivatives of the internal parameters of the unknowns, (K, P + K)."""
         size, many = len(self._factor), len(self.unknowns.sought)
         return torch.eye(size, dtype=torch.float64)[size - many :]
 
@@ -87,7 +87,7 @@ class Curvature:
 
 @dataclass(frozen=True, repr=False)
 class JointIntervals(Mapping[str, tuple[float, float]]):
-    """Laplace intervals of coefficients by name, without a stated coverage.
+    """Laplace intervals of coefficients by name, without stated coverage.
 
     Parameters
     ----------
@@ -119,16 +119,17 @@ class JointIntervals(Mapping[str, tuple[float, float]]):
         lines = [f"{name}: {low:.4g} to {high:.4g}" for name, (low, high) in self.items()]
         caution = (
             f"Laplace intervals of a joint fit, at a nominal level of {100 * self.level:.6g} %. No coverage "
-            "is stated: their length depends on the scale of the physics, Likelihood(physics=...), which is "
+            "is stated, since their length depends on the physics scale, Likelihood(physics=...), which is "
             "chosen and not measured."
         )
-        return "\n".join([*lines, caution, "For regions that state a coverage see pinn.coefficients."])
+        return "\n".join([*lines, caution, "For regions with stated coverage, see pinn.coefficients."])
 
 
 def laplace_intervals(fitted: Fitted, level: Level = 0.95, *, seed: int = 0) -> JointIntervals:
-    """Return Laplace intervals of the unknowns that `pinn.fit` estimated. A heuristic without coverage.
+    """Return heuristic Laplace intervals, without stated coverage, of the unknowns in a fit.
 
-    The curvature of measurements, equation and conditions in all weights and unknowns is inverted.
+    The covariance is the inverse curvature of measurements, equation and conditions in all weights and
+    unknowns.
 
     Parameters
     ----------
@@ -156,8 +157,8 @@ def laplace_intervals(fitted: Fitted, level: Level = 0.95, *, seed: int = 0) -> 
     """
     if not getattr(fitted, "estimates", None):
         raise ValueError(
-            "`fitted` should be the result of training a problem with unknown coefficients: put "
-            "pinn.Unknown(low, high) in place of a number of the problem, and pass the result of pinn.fit."
+            "`fitted` should be the result of training a problem with unknown coefficients. Replace a "
+            "number of the problem with pinn.Unknown(low, high), and pass the result of pinn.fit."
         )
     if not 0 < float(level) < 1:
         raise ValueError(f"`level` should lie between 0 and 1, got {level}.")

@@ -7,7 +7,7 @@ import numpy as np
 from guardband.pinn.inverse.design import Design
 
 STARTS = 6
-"""The number of starts, from the best values of the coarse grid."""
+"""The number of starting points, taken from the best values of the coarse grid."""
 
 STEPS = 40
 """The largest number of Gauss-Newton steps."""
@@ -16,10 +16,10 @@ VALUES = 9
 """The number of values at which one coefficient is fixed while the others are refitted."""
 
 ERRORS = 2.0
-"""Changes below this number of standard errors of the noise are not detectable."""
+"""Changes below this number of standard errors of the noise are undetectable."""
 
 ALONE, OTHERS = 201, 31
-"""The number of values along one coefficient: if it is the only one, and if others are refitted."""
+"""The number of values along one coefficient: if it is the only coefficient, and if others are refitted."""
 
 
 def least_squares(
@@ -40,7 +40,7 @@ def least_squares(
 def descent(
     design: Design, y: np.ndarray, theta: np.ndarray, fixed: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Damped Gauss-Newton steps for each row of theta (k, p) and y (k, N): theta and sums of squares.
+    """The result, theta and sums of squares, of Gauss-Newton steps for each row of theta (k, p) and y (k, N).
 
     A coefficient at an end of its range stays there while the sum of squares decreases beyond it.
     """
@@ -81,7 +81,7 @@ def descent(
 def misfit_along(
     design: Design, y: np.ndarray, estimate: np.ndarray, j: int, low: float, high: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values of a coefficient from low to high, and the root mean square of the residuals at each.
+    """Values of a coefficient from low to high, and the root mean square of the residuals at each value.
 
     The other coefficients are refitted, from the estimate and from the best nearby value of a coarse grid.
     """
@@ -101,7 +101,8 @@ def misfit_along(
 def correlation(design: Design, estimate: np.ndarray) -> np.ndarray:
     """The correlation matrix (p, p) of the least-squares estimates, from (J^T J)^-1 at the estimate.
 
-    Coefficients with correlation 1 or -1 can only change together; an unidentifiable one has correlation 0.
+    Coefficients with correlation 1 or -1 can only change together; an unidentifiable coefficient has
+    correlation 0.
     """
     slopes = design.slopes(estimate[None])[0]
     length = np.linalg.norm(slopes, axis=0)
@@ -119,7 +120,7 @@ def informed(design: Design, y: np.ndarray, estimate: np.ndarray, delta: float) 
 
 
 def confounded(design: Design, estimate: np.ndarray, enough: float) -> np.ndarray:
-    """Which coefficients are identifiable only together with others, (p,), such as the factors of a product.
+    """Whether each coefficient, such as a factor of a product, is identifiable only with others, (p,).
 
     According to the derivatives at the estimate, such a coefficient changes the measurements detectably
     across its range, but not if the others compensate. Within their ranges the others may not be able to
@@ -141,7 +142,7 @@ def noise_sd(design: Design, y: np.ndarray, estimate: np.ndarray) -> float:
 
 
 def changes(design: Design, estimate: np.ndarray) -> np.ndarray:
-    """The change of the measurements as a coefficient moves across its range, the others refitted, (p,)."""
+    """The change of the measurements by each coefficient across its range, with the others refitted, (p,)."""
     goal = design.values(estimate[None])[0]
     found = []
     for j in range(design.p):

@@ -1,12 +1,12 @@
-"""Four confidence regions for coefficients: two with finite-sample coverage, two asymptotic ones.
+"""Four confidence regions for coefficients, two with finite-sample coverage and two asymptotic.
 
-The first two compare the residuals with variants of them, in which signs or places are changed. If the law of
-the residuals is invariant under these changes, the actual residuals are among the q largest of m variants
-with probability at most q / m. Ties count as larger variants, so they never lead to rejection.
+The first two compare the residuals with variants in which signs or positions are changed. If the distribution
+of the residuals is invariant under these changes, the actual residuals are among the q largest of m variants
+with probability at most q / m. Tied variants count as larger, so ties never lead to rejection.
 
-The sign patterns are closed under products, which makes q / m exact for every fixed seed: a group of patterns
-generates the same set of variants from each of its members. Permutations are drawn separately for each data
-set, from a hash of the seed and the measurements.
+The sign patterns are closed under products, which makes q / m exact for every fixed seed, since a group of
+patterns generates the same set of variants from each of its members. Permutations are drawn separately for
+each data set, from a hash of the seed and the measurements.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from guardband.pinn.inverse.region import ConfidenceRegion, Test, region_of
 from guardband.values import Observations
 
 CHUNK = 2**22
-"""The largest number of entries of the directions of several values at once."""
+"""The largest number of entries in the directions of several values at once."""
 
 LEAST, FIRST, MOST, HIGHEST = 7, 5, 10, 16
-"""Powers of two: at least 2^7 variants, up to 2^10 so that 5 are rejected, up to 2^16 so that 1 is."""
+"""Exponents of two: at least 2^7 variants, up to 2^10 so that 5 are rejected, and up to 2^16 so that 1 is."""
 
 DIGITS = 11
-"""Statistics that agree in this number of digits, relative to the length of the residuals, are tied."""
+"""Statistics that agree to this number of digits, relative to the length of the residuals, are tied."""
 
 
 def sign_perturbed(
     solved: SolvedFamily, data: Observations, *, level: Level = 0.95, delta: float = 0.0, seed: int = 0
 ) -> ConfidenceRegion:
-    """Return a region with finite-sample coverage for independent noise, symmetric about zero.
+    """Return a region with finite-sample coverage for independent noise that is symmetric about zero.
 
-    The noise may have any law and need not be identically distributed.
+    The noise may have any symmetric distribution and need not be identically distributed.
 
     Parameters
     ----------
@@ -65,15 +65,15 @@ def sign_perturbed(
     Warns
     -----
     UserWarning
-        If there are too few measurements to reject anything: fewer than 6 at 95 %.
+        If there are too few measurements to reject any value, which means fewer than 6 at 95 %.
 
     Notes
     -----
-    A value is rejected if the projection of its residuals on the directions in which the family can change
-    them is among the q largest of m sign-changed variants. Each measurement has one sign, which its outputs
-    share. The truth is rejected with probability at most q / m for every seed chosen before the measurements
-    were seen, and with equality if statistics do not tie. At 95 %, the 6 largest of 128 are rejected, which
-    gives a coverage of 95.3 %.
+    A value is rejected if the projection of its residuals onto the directions in which the family can change
+    the residuals is among the q largest of m sign-changed variants. All outputs of a measurement share one
+    sign. The truth is rejected with probability at most q / m for every seed chosen before the measurements
+    were seen, and with probability exactly q / m if no statistics are tied. At 95 %, the 6 largest of 128 are
+    rejected, which gives a coverage of 95.3 %.
 
     References: Csaji, Campi and Weyer (2015); for groups of patterns, Hemerik and Goeman (2018).
 
@@ -89,8 +89,8 @@ def sign_perturbed(
     m, q = ranks(level, design.n)
     if q == 0:
         warnings.warn(
-            f"The signs of {design.n} readings cannot reject anything at level {float(exact(level)):g}: the "
-            f"region is the whole range. At least {units_needed(level)} readings are needed.",
+            f"The signs of {design.n} readings cannot reject any value at level {float(exact(level)):g}, so "
+            f"the region is the whole range. At least {units_needed(level)} readings are needed.",
             stacklevel=2,
         )
     perturbation = Signs(_seed(seed), design.n, design.m, m)
@@ -102,7 +102,7 @@ def sign_perturbed(
 def permuted(
     solved: SolvedFamily, data: Observations, *, level: Level = 0.95, delta: float = 0.0, seed: int = 0
 ) -> ConfidenceRegion:
-    """Return a region with finite-sample coverage for exchangeable noise, of any law and any mean.
+    """Return a region with finite-sample coverage for exchangeable noise of any distribution and mean.
 
     Parameters
     ----------
@@ -124,11 +124,11 @@ def permuted(
 
     Notes
     -----
-    The method is that of `sign_perturbed` with permutations of the measurements, each with all its outputs,
-    in place of signs. Permutations do not change the mean of the residuals, so it is ignored, and a constant
-    offset does no harm. They are drawn from a hash of the seed and the measurements, and thus differ between
-    data sets. The truth is rejected with probability at most q / m over measurements and permutations
-    together.
+    The method is that of `sign_perturbed`, with permutations of the measurements (each with all its outputs)
+    instead of signs. Permutations do not change the mean of the residuals, so the mean is ignored, and a
+    constant offset does no harm. Permutations are drawn from a hash of the seed and the measurements, and
+    thus differ between data sets. The truth is rejected with probability at most q / m over measurements and
+    permutations together.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def permuted(
 
 
 def wald(solved: SolvedFamily, data: Observations, *, level: Level = 0.95) -> ConfidenceRegion:
-    """Return an asymptotic region: an ellipse around the least-squares estimate.
+    """Return an asymptotic region, an ellipse around the least-squares estimate.
 
     Parameters
     ----------
@@ -182,9 +182,9 @@ def wald(solved: SolvedFamily, data: Observations, *, level: Level = 0.95) -> Co
 
 
 def profile(solved: SolvedFamily, data: Observations, *, level: Level = 0.95) -> ConfidenceRegion:
-    """Return an asymptotic region by the likelihood ratio.
+    """Return an asymptotic region based on the likelihood ratio.
 
-    It contains the values whose sum of squares is not much above the minimum.
+    The region contains the values whose sum of squares is close enough to the minimum.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class Perturbed(Test):
     asymptotic: ClassVar[bool] = False
 
     def __call__(self, theta: np.ndarray) -> np.ndarray:
-        """Return whether each of the values is accepted."""
+        """Return whether each value is accepted."""
         rows = self.design.p + len(self.design.coarse)
         size = max(1, CHUNK // (rows * len(self.y)))
         parts = [self._some(theta[i : i + size]) for i in range(0, len(theta), size)]
@@ -244,7 +244,7 @@ class Perturbed(Test):
 
 
 class SignPerturbed(Perturbed):
-    """The test with changes of sign."""
+    """The test with sign changes."""
 
     method = "sign_perturbed"
     noise = "the noise of the readings is independent and symmetric about zero"
@@ -276,7 +276,7 @@ class Asymptotic(Test):
 
     @cached_property
     def most(self) -> float:
-        """The largest accepted sum of squares: p s^2 F."""
+        """The largest accepted increase of the sum of squares, p s^2 F."""
         from scipy.stats import f
 
         p, spare = self.design.p, len(self.y) - self.design.p
@@ -295,7 +295,7 @@ class Wald(Asymptotic):
         return self.design.slopes(self.best[0][None])[0]
 
     def __call__(self, theta: np.ndarray) -> np.ndarray:
-        """Return whether each of the values is accepted."""
+        """Return whether each value is accepted."""
         away = (theta - self.best[0]) / (self.design.upper - self.design.lower)
         return np.square(away @ self.slopes.T).sum(axis=1) <= self.most
 
@@ -306,14 +306,14 @@ class Profile(Asymptotic):
     method = "profile"
 
     def __call__(self, theta: np.ndarray) -> np.ndarray:
-        """Return whether each of the values is accepted."""
+        """Return whether each value is accepted."""
         return np.square(self.y - self.design.values(theta)).sum(axis=1) - self.best[1] <= self.most
 
 
 def _seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ValueError(
-            f"`seed` should be a number such as 0, chosen before the readings, got {seed!r:.80}."
+            f"`seed` should be an integer such as 0, chosen before the readings were seen, got {seed!r:.80}."
         )
     return int(seed)
 
@@ -321,15 +321,17 @@ def _seed(seed: int) -> int:
 def checked_delta(delta: float) -> float:
     """The error of a solver as a length; refuse negative and infinite values."""
     if not 0 <= float(delta) < np.inf:
-        raise ValueError(f"`delta` should be the largest error of the solver, 0 or more, got {delta!r:.80}.")
+        raise ValueError(
+            f"`delta` should be the largest error of the solver, a nonnegative number, got {delta!r:.80}."
+        )
     return float(delta)
 
 
 def ranks(level: Level, units: int | None = None) -> tuple[int, int]:
-    """The number of variants m, a power of two, and q = floor(m (1 - level)), the number that is rejected.
+    """The number of variants m, a power of two, and the number of rejected ones, q = floor(m (1 - level)).
 
-    The resulting level 1 - q / m is the requested one or slightly larger. With the signs of `units`
-    measurements there are 2^(units - 1) patterns whose statistics differ; if q is 0, nothing is ever
+    The resulting level 1 - q / m is at least the requested level, and at most slightly larger. The signs of
+    `units` measurements form 2^(units - 1) patterns with different statistics. If q is 0, no value is ever
     rejected.
 
     >>> ranks(0.95), ranks(0.9), ranks(0.99), ranks(0.95, units=6), ranks(0.95, units=5)
@@ -346,7 +348,7 @@ def ranks(level: Level, units: int | None = None) -> tuple[int, int]:
 
 
 def units_needed(level: Level) -> int:
-    """The smallest number of units whose signs can reject anything: 2^(units - 1) (1 - level) >= 1.
+    """The smallest number of units whose signs can reject a value, with 2^(units - 1) (1 - level) >= 1.
 
     >>> units_needed(0.95), units_needed(0.9)
     (6, 5)
@@ -375,11 +377,11 @@ class Perturbation(ABC):
         """The products (k, r, count) of directions (k, r, N) with all variants of residuals (k, N)."""
 
     def statistics(self, directions: np.ndarray, residuals: np.ndarray, p: int) -> np.ndarray:
-        """The projections of all variants on directions, (k, count), relative to the length of the residuals.
+        """The projections of all variants onto directions, (k, count), relative to the residuals' length.
 
-        It is the larger of the length of the projection on the first p directions, which are orthonormal, and
-        the largest product with another direction. It changes by at most the length of a perturbation of the
-        residuals.
+        The statistic is the larger of the length of the projection onto the first p directions, which are
+        orthonormal, and the largest product with any other direction. It changes by at most the length of a
+        perturbation of the residuals.
         """
         products = self.products(directions, residuals)
         plane = np.sqrt(np.square(products[:, :p]).sum(axis=1))
@@ -390,7 +392,7 @@ class Perturbation(ABC):
     def accepted(
         self, statistics: np.ndarray, residuals: np.ndarray, q: int, delta: float | np.ndarray = 0.0
     ) -> np.ndarray:
-        """Whether the first of each row is not among the q largest, allowing for a solver error of delta."""
+        """Whether the first entry of each row is not among the q largest, for a solver error up to delta."""
         length = np.linalg.norm(residuals, axis=1, keepdims=True)
         guard = 2 * np.broadcast_to(np.asarray(delta, dtype=float).reshape(-1, 1), length.shape)
         guard = guard / np.where(length > 0, length, 1.0)
@@ -423,7 +425,7 @@ class Permutations(Perturbation):
 
 @lru_cache(maxsize=64)
 def _signs(seed: int, n: int, count: int) -> np.ndarray:
-    """Patterns (n, count) that are closed under products, the first without a change; count is a power of 2.
+    """Patterns (n, count) that are closed under products; the first is all ones, and count is a power of 2.
 
     The sign of measurement g in pattern i is (-1)^popcount(i & column_g), a row of a Hadamard matrix. Column
     0 excludes the pattern that changes all signs; the powers of two make all patterns different. With at most

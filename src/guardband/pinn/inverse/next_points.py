@@ -1,4 +1,4 @@
-"""Experimental design: the next measurements that reduce the uncertainty of coefficients or field most."""
+"""Experimental design: the measurements that most reduce the uncertainty of the coefficients or the field."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ PRIOR = 1e-6
 """The relative weight of the prior information that a coefficient lies in its range."""
 
 CAUTION = (
-    "Places that were chosen after readings were seen depend on the data: a region from all readings then "
+    "Points that were chosen after readings were seen depend on the data. A region from all readings then "
     "has no exact level, and a band calibrated on them lacks exchangeable points."
 )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NextPoints:
-    """Places for further measurements, in order of decreasing benefit.
+    """Points for further measurements, in order of decreasing benefit.
 
     Attributes
     ----------
     x
-        The places, shape (n, d).
+        The points, shape (n, d).
     numbers
-        Their row numbers among the candidates.
+        The indices of the points among the candidates.
     cost
-        Their total cost.
+        The total cost of the points.
     axes
         The names of the coordinates.
 
@@ -70,11 +70,11 @@ class NextPoints:
 
     @property
     def places(self) -> list[list[str]]:
-        """The coordinates of each place as text, one row for each."""
+        """The coordinates of the points as text, one row per point."""
         return [[f"{value:.4g}" for value in row] for row in to_numpy(self.x).astype(float).tolist()]
 
     def report_sections(self) -> list[Section]:
-        """Return the section of a report: the places, the most informative first.
+        """Return the section of a report that lists the points, the most informative first.
 
         Returns
         -------
@@ -85,7 +85,8 @@ class NextPoints:
 
         rows = [["", *self.axes], *([str(k), *place] for k, place in enumerate(self.places, 1))]
         text = (
-            "Each of these places maximizes the information on the coefficients, given the places before it."
+            "Each of these points maximizes the information about the coefficients, given the points before "
+            "it."
         )
         return [Section("Where to measure next", [text, CAUTION], rows)]
 
@@ -100,36 +101,36 @@ def next_points(
     theta: Sequence[float] | None = None,
     costs: ArrayLike | None = None,
 ) -> NextPoints:
-    """Choose the most informative candidates for further measurements, one after the other.
+    """Choose the most informative candidates for further measurements, one at a time.
 
     Parameters
     ----------
     solved
         A solved family, or the result of `pinn.fit`.
     candidates
-        Possible places, shape (k, d); each is chosen at most once.
+        Possible points, shape (k, d); each is chosen at most once.
     n
-        The number of places to choose.
+        The number of points to choose.
     goal
-        "coefficients" maximizes the determinant of their information J^T J (D-optimal); "field" minimizes the
-        mean variance of the solution over all candidates (A-optimal).
+        "coefficients" maximizes the determinant of the information J^T J about the coefficients (D-optimal);
+        "field" minimizes the mean variance of the solution over all candidates (A-optimal).
     data
         Previous measurements, which count as known.
     theta
-        The coefficients at which J is evaluated. By default the least-squares estimate of `data`, or an
-        average over the ranges without data.
+        The coefficients at which J is evaluated. The default is the least-squares estimate from `data` or,
+        without `data`, an average over the ranges.
     costs
-        The cost of each candidate, shape (k,). The gain is divided by it.
+        The cost of each candidate, shape (k,), by which the gain is divided.
 
     Returns
     -------
     NextPoints
-        The chosen places in order.
+        The chosen points, in order.
 
     Notes
     -----
     For the result of `pinn.fit`, the curvature of its measurements, equation and conditions defines the
-    uncertainty; `data` and `theta` must be left out.
+    uncertainty; `data` and `theta` must be omitted.
 
     Examples
     --------
@@ -144,8 +145,7 @@ def next_points(
     if isinstance(solved, Fitted):
         if data is not None or theta is not None:
             raise ValueError(
-                "The result of `pinn.fit` contains its readings and coefficients: leave out `data` and "
-                "`theta`."
+                "The result of `pinn.fit` contains its readings and coefficients. Omit `data` and `theta`."
             )
         axes = solved.problem.names.axes
         x = _checked(_points(axes, candidates), n, goal)
@@ -196,7 +196,7 @@ def _points(axes: Sequence[str], candidates: ArrayLike) -> Array:
     """Candidates as (k, d)."""
     x, d = rows(placed(candidates, axes), "candidates"), len(axes)
     if x.ndim != 2 or x.shape[1] != d:
-        raise ValueError(f"`candidates` should be (k, {d}), a row for each place, got {tuple(x.shape)}.")
+        raise ValueError(f"`candidates` should have shape (k, {d}), one row per point, got {tuple(x.shape)}.")
     return x
 
 
@@ -246,11 +246,11 @@ def _prices(costs: ArrayLike | None, k: int) -> np.ndarray:
 
 
 def _by_curvature(fitted: Fitted, x: Array, n: int, goal: str, price: np.ndarray) -> list[int]:
-    """The n best of the candidates x (k, d) for a training, by its curvature."""
+    """The n best of the candidates x (k, d) for a fit, by its curvature."""
     if goal == "coefficients" and not fitted.estimates:
         raise ValueError(
-            'This training has no unknown coefficients. Use goal="field", or put '
-            "pinn.Unknown(low, high) in place of a number of the problem and train again."
+            'This fit has no unknown coefficients. Use goal="field", or replace a number '
+            "of the problem with pinn.Unknown(low, high) and train again."
         )
     curvature = Curvature(fitted)
     readings = curvature.slopes(to_torch(x)).reshape(len(x), len(curvature.noise), -1)[:, curvature.measured]
@@ -268,9 +268,9 @@ def _by_curvature(fitted: Fitted, x: Array, n: int, goal: str, price: np.ndarray
 
 
 class _Covariances:
-    """Covariances of t targets and of measurements of m outputs at k places.
+    """Covariances of t targets and of measurements of m outputs at k points.
 
-    Each measurement updates them as for Gaussian variables.
+    Each measurement updates the covariances as for Gaussian variables.
     """
 
     def __init__(self, curvature: Curvature, targets: Tensor, readings: Tensor) -> None:
@@ -286,7 +286,7 @@ class _Covariances:
         return self._whitened().square().sum(dim=(1, 2))
 
     def entropy_reduction(self) -> Tensor:
-        """The decrease of the log determinant of their covariance by each candidate, (k,)."""
+        """The decrease of the log determinant of the targets' covariance by each candidate, (k,)."""
         root = torch.linalg.cholesky(self.targets)
         scaled = torch.linalg.solve_triangular(root, self._whitened(), upper=False)
         left = torch.eye(len(root), dtype=root.dtype) - scaled @ scaled.mT

@@ -1,7 +1,7 @@
 """Parametric problems: the coefficients of a problem become the first axes of its domain.
 
-The original equation receives each coefficient as a column (n, 1) in place of a number. It sees only its own
-axes, so its Laplacian is over space and its time is still the last axis.
+The original equation receives each coefficient as a column (n, 1) instead of a number. Its field has only the
+original axes, so the Laplacian is over space and time is still the last axis.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from guardband.values import Names
 
 @dataclass(frozen=True, eq=False)
 class ParametricProblem(Problem):
-    """A problem whose coefficients are axes, each with its range."""
+    """A problem whose coefficients are axes, each with a range."""
 
     problem: Problem
     ranges: Mapping[str, tuple[float, float]]
@@ -44,11 +44,11 @@ class ParametricProblem(Problem):
         return [ParametricCondition(self, i, one) for i, one in enumerate(conditions_in(self.problem))]
 
     def terms(self) -> list[Term]:
-        """Return none; refuse a problem with terms, which are not defined for each coefficient separately."""
+        """Return an empty list; refuse a problem with terms, which are not defined per coefficient."""
         if found := terms_in(self.problem):
             raise ValueError(
-                f"{type(self.problem).__name__} has the term {found[0].name!r}, and a network for all "
-                "coefficients is trained on equation and conditions alone. Leave the term out."
+                f"{type(self.problem).__name__} has the term {found[0].name!r}, but a network for all "
+                "coefficients is trained only on equation and conditions. Remove the term."
             )
         return []
 
@@ -62,7 +62,7 @@ class ParametricProblem(Problem):
 
 
 class _Original(Field):
-    """A field along its last axes alone."""
+    """A field restricted to its last axes."""
 
     def __init__(self, whole: Field, first: int, names: Names) -> None:
         normals = None if whole.normals is None else whole.normals[:, first:]
@@ -132,7 +132,7 @@ class ParametricDomain(Domain):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The coefficients, and the axes of the shape."""
+        """The names of the coefficients and of the shape's axes."""
         return (*self.box.names, *self.shape.names)
 
     @computed
@@ -147,17 +147,17 @@ class ParametricDomain(Domain):
 
     @property
     def space(self) -> tuple[int, ...]:
-        """All axes but time."""
+        """The indices of all axes except the time axis."""
         return (*range(self.box.d), *(i + self.box.d for i in self.shape.space))
 
     @property
     def walls(self) -> tuple[str, ...]:
-        """The boundary of the shape in space."""
+        """The spatial parts of the shape's boundary."""
         return self.shape.walls
 
     @property
     def measure(self) -> float:
-        """The measure of the box times that of the shape."""
+        """The measure of the box times the measure of the shape."""
         return self.box.measure * self.shape.measure
 
     @of_any_points
@@ -199,7 +199,7 @@ class ParametricDomain(Domain):
 
 
 def spread(box: Box, n: int, generator: torch.Generator | None) -> Tensor:
-    """n random points of a box with the density of Chebyshev nodes, higher towards its faces.
+    """n random points of a box with the density of Chebyshev nodes, which is higher near the faces.
 
     A network that is trained at uniform points is least accurate in the corners, and the ends of a range
     matter as much as its middle.

@@ -44,7 +44,7 @@ class ConfidenceRegion:
     Attributes
     ----------
     design
-        The places of measurement and the solved family.
+        The measurement points and the solved family.
     y
         The measured values as one vector.
     test
@@ -87,14 +87,14 @@ class ConfidenceRegion:
         return self.design.solved.names
 
     def contains(self, theta: ArrayLike | None = None, /, **coefficients: float) -> bool | np.ndarray:
-        """Return whether the region contains given values; values outside of the ranges are never inside.
+        """Return whether the region contains given values, which is always False outside the ranges.
 
         Parameters
         ----------
         theta
             Values of the coefficients, shape (k, p).
         **coefficients
-            One value by the names of all coefficients, in place of `theta`.
+            One value of each coefficient, by name, instead of `theta`.
 
         Returns
         -------
@@ -104,10 +104,10 @@ class ConfidenceRegion:
         if theta is None:
             if {*coefficients} != {*self.names}:
                 wanted = ", ".join(f"{name}=..." for name in self.names)
-                raise ValueError(f"A region is joint: pass all coefficients, contains({wanted}).")
+                raise ValueError(f"A region is joint. Pass all coefficients, contains({wanted}).")
             return bool(self._accepts(np.array([[float(coefficients[name]) for name in self.names]]))[0])
         if coefficients:
-            raise TypeError("Give the coefficients by name, or as rows of theta, not both.")
+            raise TypeError("Pass the coefficients by name or as rows of theta, not both.")
         return self._accepts(self.design.solved.values(theta))
 
     def _accepts(self, theta: np.ndarray) -> np.ndarray:
@@ -121,8 +121,8 @@ class ConfidenceRegion:
         """The region on a grid, for one or two coefficients."""
         if not self.drawn:
             raise ValueError(
-                f"A region of {self.design.p} coefficients is not found on a grid, which would be too large. "
-                "Use region.contains(...), which is exact, or region.interval(...), which is a search."
+                f"A region of {self.design.p} coefficients is not computed on a grid, which would be too "
+                "large. Use region.contains(...), which is exact, or region.interval(...), which is a search."
             )
         return search_grid(self._accepts, self.design.lower, self.design.upper, self.estimate)
 
@@ -130,8 +130,8 @@ class ConfidenceRegion:
         """Return the interval of one coefficient, a projection of the region.
 
         With one or two coefficients, it contains the true value with at least the confidence of the region.
-        With three or four, it extends to the farthest values that a search found inside: the region may be
-        larger, and there is no guarantee.
+        With three or four, it extends to the farthest values that a search found inside. The region may be
+        larger, and the interval has no guarantee.
 
         Parameters
         ----------
@@ -189,7 +189,7 @@ class ConfidenceRegion:
 
     @cached_property
     def values(self) -> np.ndarray:
-        """Values (k, p) that represent the region: of the grid with a margin, or of a search."""
+        """Values (k, p) that represent the region, from the grid with a margin or from a search."""
         if self.drawn:
             return self.grid.values
         return search_lines(
@@ -197,7 +197,7 @@ class ConfidenceRegion:
         )
 
     def _standard_errors(self) -> np.ndarray:
-        """For each coefficient a step of one standard error, with the others refitted, (p, p)."""
+        """A step of one standard error for each coefficient, with the others refitted, (p, p)."""
         wide = self.design.upper - self.design.lower
         slopes = self.design.slopes(self.estimate[None])[0]
         gram = slopes.T @ slopes
@@ -219,12 +219,12 @@ class ConfidenceRegion:
             Its index.
         """
         if name not in self.names:
-            raise ValueError(f"There is no coefficient {name!r}; there are {', '.join(self.names)}.")
+            raise ValueError(f"Unknown coefficient {name!r}; the coefficients are {', '.join(self.names)}.")
         return self.names.index(name)
 
     @property
     def drawn(self) -> bool:
-        """Whether the region is found on a grid, that is, has at most two coefficients."""
+        """Whether the region is computed on a grid, that is, has at most two coefficients."""
         return self.design.p <= GRIDS
 
     @property
@@ -244,16 +244,17 @@ class ConfidenceRegion:
 
     @property
     def share(self) -> float:
-        """The share of the box of ranges that is inside."""
+        """The share of the box of ranges that lies in the region."""
         return self.grid.share
 
     @cached_property
     def informed(self) -> Mapping[str, bool]:
-        """For each coefficient, whether the measurements determine it.
+        """Whether the measurements determine each coefficient, by name.
 
-        They do not if moving it across its range, with the others refitted, changes them by less than Delta
-        plus two standard errors of the noise, or if this holds by the derivatives at the estimate, as for two
-        factors of which only the product matters.
+        A coefficient is not determined if moving it across its range, with the others refitted, changes the
+        measurements by less than Delta plus two standard errors of the noise. It is also not determined if
+        this holds according to the derivatives at the estimate, as for two factors of which only the product
+        matters.
         """
         return informed(self.design, self.y, self.estimate, self.delta)
 
@@ -261,7 +262,7 @@ class ConfidenceRegion:
 def region_of(
     design: Design, y: np.ndarray, test: Test, level: float, delta: float = 0.0
 ) -> ConfidenceRegion:
-    """The region of a test, with the least-squares estimate as the start of searches."""
+    """The region of a test, with the least-squares estimate as the starting point of searches."""
     return ConfidenceRegion(design, y, test, level, delta, least_squares(design, y)[0])
 
 
@@ -269,7 +270,7 @@ def region_of(
 class Envelope:
     """The smallest and the largest solution at each point over a confidence region of coefficients.
 
-    It is a statement about the solution, at all points simultaneously; a conformal band is about one new
+    An envelope covers the solution at all points simultaneously, whereas a conformal band covers one new
     measurement at a time.
 
     Attributes

@@ -1,7 +1,7 @@
 """Search for the extent of a region: on a grid for one or two coefficients, along lines for more.
 
-The search along lines is a heuristic. The values that it finds are inside by the test itself, but it may miss
-a separate piece, and the ends that it finds are too short rather than too long.
+The search along lines is a heuristic. The test confirms that the values found are inside, but the search may
+miss a separate piece, and the intervals that it finds are too short rather than too long.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ REFINEMENTS = 12
 """The largest number of times that a step is halved."""
 
 ROUNDS, LINES, BISECTIONS, DRAWN = 6, 48, 10, 512
-"""Rounds of lines, lines per round, bisections per end, and random values before the first round."""
+"""The numbers of rounds, lines per round, bisections per end, and random values before the first round."""
 
 
 @dataclass(frozen=True, eq=False)
 class SearchGrid:
-    """Values along each axis, and which of their combinations are inside; none was found inside elsewhere."""
+    """Values along each axis, and whether each of their combinations is inside the region."""
 
     axes: tuple[np.ndarray, ...]
     inside: np.ndarray
@@ -85,7 +85,7 @@ class SearchGrid:
 
 
 def search_grid(accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np.ndarray) -> SearchGrid:
-    """Find a region of one or two coefficients; `near` is a point that is searched most closely.
+    """Find a region of one or two coefficients; the search is finest around the point `near`.
 
     The first grid covers the whole box. Steps are halved until the region is many steps wide, and only values
     whose neighbors differ are tested. A piece that lies between the values of the first grid, away from
@@ -111,9 +111,10 @@ def search_grid(accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np
 def search_lines(
     accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np.ndarray, steps: np.ndarray
 ) -> np.ndarray:
-    """Find values inside, (k, p), possibly none: along lines that start at `near` and at random values.
+    """Find values inside, (k, p), along lines that start at `near` and at random values; possibly none.
 
-    The rows of `steps` (p, p) are directions in which the region is probably long, with about its length.
+    The rows of `steps` (p, p) are directions in which the region is probably long, scaled to about its
+    length.
     """
     rng, p = np.random.default_rng(0), len(lower)
     tried = np.concatenate([near[None], lower + rng.random((DRAWN, p)) * (upper - lower)])
@@ -157,7 +158,7 @@ def _window(
 def _halved(
     axes: Sequence[np.ndarray], inside: np.ndarray, narrow: Sequence[bool]
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """The grid with half the step along narrow axes; new values are guessed and marked as not known."""
+    """The grid with half the step along narrow axes; new values are guessed and marked as unknown."""
     known = np.ones_like(inside)
     finer = []
     for j, axis in enumerate(axes):
@@ -178,7 +179,7 @@ def _halved(
 def _flood(
     accepts: Accepts, axes: Sequence[np.ndarray], inside: np.ndarray, known: np.ndarray, near: np.ndarray
 ) -> None:
-    """Test values whose neighbors differ, or that are close to the point, until none is left."""
+    """Test values whose neighbors differ, or that are close to the point, until none remains."""
     close = np.zeros_like(known)
     close[tuple(slice(max(0, i - 1), i + 2) for i in _place(axes, near))] = True
     while True:
@@ -190,7 +191,7 @@ def _flood(
 
 
 def _differs(inside: np.ndarray) -> np.ndarray:
-    """Whether a neighbor, diagonal ones included, is on the other side of the border."""
+    """Whether a neighbor (including diagonal neighbors) is on the other side of the border."""
     padded = np.pad(inside, 1, mode="edge")
     found = np.zeros_like(inside)
     for way in itertools.product((0, 1, 2), repeat=inside.ndim):
@@ -202,7 +203,7 @@ def _differs(inside: np.ndarray) -> np.ndarray:
 def _ends(
     accepts: Accepts, starts: np.ndarray, ways: np.ndarray, lower: np.ndarray, upper: np.ndarray
 ) -> np.ndarray:
-    """The last values inside along each line: steps are doubled until one is outside, then bisected."""
+    """The last values inside along each line, found by doubling steps and then by bisection."""
 
     def at(far: np.ndarray) -> np.ndarray:
         return np.clip(starts + far[:, None] * ways, lower, upper)

@@ -1,1 +1,1 @@
-"""Misses, the residuals of data, equation and conditions: points, scales, the loss and its Jacobian."""
+"""Misses (residuals of data, equation and conditions): their points, scales, loss and Jacobian."""

@@ -1,8 +1,8 @@
 """Jacobians of misses in factored form, for products without the matrix (N, P).
 
-The derivative of a miss in the weights of a layer is a sum over the channels of a jet: the gradient after the
-layer times the jet before it. Both factors are small, and a product with the whole Jacobian takes a few
-matrix products of them.
+The derivative of a miss with respect to the weights of a layer is a sum over the channels of a jet: the
+gradient after the layer times the jet before it. Both factors are small, and a product with the whole
+Jacobian requires only a few matrix products.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Factors:
 
 
 class Widened:
-    """Derivatives given by products, with further columns (N, K) as a matrix."""
+    """Derivatives that are given by products, with additional columns (N, K) as a matrix."""
 
     products: Products
     columns: Tensor

@@ -1,11 +1,11 @@
 """Damped Gauss-Newton (Levenberg-Marquardt) steps for a sum of squares.
 
-With misses r and their Jacobian J the step is s = (J^T J + damping)^-1 J^T r. The system is solved in the
-space of the weights or of the misses, whichever is smaller, as s = J^T (J J^T + damping)^-1 r is the same
+With misses r and their Jacobian J, the step is s = (J^T J + damping)^-1 J^T r. The system is solved in the
+space of the weights or of the misses, whichever is smaller, since s = J^T (J J^T + damping)^-1 r is the same
 step. The damping follows the gain, the ratio of the actual to the predicted decrease of the loss (Nielsen).
-The factor of the matrix is reused for the misses after the step while that pays. If J is too large for a
-matrix, conjugate gradients solve the same equations with products alone. On the CPU, LAPACK works on numpy
-arrays; on another device all arrays stay there.
+The factorization of the matrix is reused for the misses after the step as long as this is worthwhile. If J is
+too large for a matrix, conjugate gradients solve the same equations by products with J. On the CPU, LAPACK
+operates on numpy arrays; on other devices, all arrays remain on the device.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ class Step(NamedTuple):
 
 
 CHORDS = 2
-"""The largest number of steps that reuse a factor."""
+"""The largest number of steps that reuse a factorization."""
 
 TRIALS = 12
 """The largest number of dampings that a step tries."""
 
 TOLERANCE, MOST = 1e-3, 100
-"""Conjugate gradients end at this relative size of the gradient, or after this number of products."""
+"""Conjugate gradients stop at this relative size of the gradient, or after this number of products."""
 
 LEAST = 1e-14
 """The smallest damping; the rounding of the matrix is only slightly below it."""
 
 
 class GaussNewton:
-    """Gauss-Newton steps with a damping that carries over from step to step.
+    """Gauss-Newton steps with a damping that is carried over from step to step.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class GaussNewton:
                 gain = (before - _half_square(after)) / promised if promised > 0 else -1.0
                 if gain > 1e-4:  # False for NaN
                     self._relax(gain)
-                    if normal.factored:  # solving again with a factor costs little
+                    if normal.factored:  # solving again with a factorization costs little
                         after = self._chords(system, solve, after)
                     return Step(before, _half_square(after), True)
             self.damping *= self.growth
@@ -135,7 +135,7 @@ class GaussNewton:
         self.growth = 2.0
 
     def _chords(self, system: System, solve: Callable[[Vector], Vector], misses: Vector) -> Vector:
-        """Steps with the same Jacobian, as long as each decreases the loss by a tenth."""
+        """Steps with the same Jacobian, as long as each step decreases the loss by a tenth."""
         for _ in range(CHORDS):
             here = system.theta
             system.theta = here - _tensor(solve(misses)).to(here)
@@ -169,7 +169,7 @@ class Normal:
         return self.slopes @ v
 
     def damped(self, damping: float) -> Callable[[Vector], Vector] | None:
-        """A function from misses r to (J^T J + damping)^-1 J^T r; None if rounding makes that impossible."""
+        """A function from misses r to (J^T J + damping)^-1 J^T r; None if rounding makes it impossible."""
         from scipy.linalg.lapack import dpotrf, dpotrs  # type: ignore[attr-defined]
 
         matrix = self.gram.copy(order="F")
@@ -185,8 +185,9 @@ class Normal:
 class Iterated:
     """The normal equations by conjugate gradients (CGLS), for Jacobians given by products.
 
-    They end when the gradient of the damped problem has decreased to `TOLERANCE` of its start, or after
-    `MOST` products. Each iteration decreases the damped problem, so an early end still gives a descent step.
+    The iteration stops when the gradient of the damped problem has decreased to `TOLERANCE` times its initial
+    size, or after `MOST` products. Each iteration decreases the damped objective, so stopping early still
+    gives a descent step.
     """
 
     slopes: Linear
@@ -239,7 +240,7 @@ class NormalElsewhere:
         return self.slopes @ v
 
     def damped(self, damping: float) -> Callable[[Tensor], Tensor] | None:
-        """A function from misses r to (J^T J + damping)^-1 J^T r; None if rounding makes that impossible."""
+        """A function from misses r to (J^T J + damping)^-1 J^T r; None if rounding makes it impossible."""
         matrix = self.gram.clone()
         matrix.diagonal().add_(damping)
         factor, failed = torch.linalg.cholesky_ex(matrix)
@@ -255,7 +256,7 @@ class NormalElsewhere:
 
 
 def _equations(slopes: Tensor | Linear) -> Normal | NormalElsewhere | Iterated:
-    """The normal equations in the form that suits the Jacobian."""
+    """The normal equations, in the form that suits the Jacobian."""
     if not isinstance(slopes, Tensor):
         return Iterated(slopes)
     return Normal(slopes.numpy()) if slopes.device.type == "cpu" else NormalElsewhere(slopes)

@@ -1,8 +1,8 @@
 """The mean squares of a network and the gradient of their weighted sum.
 
-Where compiling pays, a step is one graph: misses, loss and gradient are traced once for each new shape of
-points and compiled together. That is faster than compiling them separately, which passes results through
-memory.
+If compiling is worthwhile, a step is one graph: misses, loss and gradient are traced once for each new shape
+of points and compiled together. This is faster than compiling them separately, since intermediate results
+stay out of memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from guardband.pinn.networks.traits import core_of, traits_of
 from guardband.pinn.problems import Problem
 
 SHAPES = 4
-"""The largest number of shapes of points with a graph; if shapes keep changing, nothing is compiled."""
+"""The largest number of point shapes with a graph; if the shapes keep changing, nothing is compiled."""
 
 CHECKED = 50
 """The number of steps between comparisons of a graph with the uncompiled loss."""
@@ -35,8 +35,8 @@ Graph: TypeAlias = Callable[..., tuple[Tensor, list[Tensor], list[Tensor]]]
 class Gradients:
     """The mean squares at points; a call stores the gradient of their weighted sum in the parameters.
 
-    A graph repeats the operations that were traced. Equations that draw random numbers or branch on values
-    have no graph, and an equation that changes during training, for example by a user's schedule, loses it.
+    A graph repeats the traced operations. Equations that draw random numbers or branch on values have no
+    graph. If an equation changes during training, for example by a user's schedule, its graph is discarded.
     """
 
     mean_squares: MeanSquares
@@ -98,9 +98,9 @@ class Gradients:
 
 
 def _fits(problem: Problem, net: nn.Module, sample: Points) -> bool:
-    """Whether jets apply, without dropout, and all points fit into one tile.
+    """Whether jets apply, the network has no dropout, and all points fit into one tile.
 
-    For points in several tiles, passes that are compiled once and called for each tile are faster.
+    If the points need several tiles, it is faster to compile the passes once and call them for each tile.
     """
     if traits_of(net).stochastic:
         return False
@@ -119,7 +119,7 @@ def _traced(
 ) -> Graph | None:
     """The graph from weights and points to squares, misses and gradients; None if it cannot be traced.
 
-    Tracing uses tensors without values, so an equation that branches on values is noticed.
+    Tracing uses tensors without values, which detects equations that branch on values.
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 

@@ -40,7 +40,8 @@ from guardband.pinn.networks.traits import composed, core_of, has_derivatives, t
 from guardband.pinn.problems import AutogradField, Field, Names
 
 POINTS_AT_ONCE = 128
-"""The number of points differentiated together; each needs memory for about ten copies of the weights."""
+"""The number of points differentiated together; each point needs memory for about ten copies of the
+weights."""
 
 
 def value(x: Tensor, u: Field) -> Tensor:
@@ -57,10 +58,10 @@ def jacobian(
     of: Names | None = None,
     normals: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The residual (n, q) at points x (n, d), and its derivatives in the named weights (n, q, P).
+    """The residual (n, q) at points x (n, d), and its derivatives (n, q, P) in the named weights.
 
-    The weights are in the order of `net.named_parameters()`; the default is all of them. `of` are the names
-    of axes and outputs, and `normals` the normals at points of a boundary.
+    The weights are in the order of `net.named_parameters()`; the default is all of them. `of` contains the
+    names of axes and outputs, and `normals` the normals at boundary points.
 
     Examples
     --------
@@ -75,8 +76,8 @@ def jacobian(
 class Slopes:
     """The Jacobian of a residual of a network, at any points; the method is chosen once.
 
-    If the residual compares points with each other, every `together` consecutive points form a group. 0
-    stands for one group of all points with a single miss.
+    If the residual compares points with each other, every `together` consecutive points form a group; 0 means
+    one group of all points with a single miss.
     """
 
     residual: Residual
@@ -130,7 +131,7 @@ def _all(names: Sequence[str] | None, net: nn.Module) -> bool:
 
 
 def _carried(residual: Residual, net: nn.Module, x: Tensor, of: Names | None) -> Channels | None:
-    """The jet that differentiates this residual of this network; None if jets do not apply."""
+    """The jet for differentiating this residual of this network; None if jets do not apply."""
     core = core_of(net)
     masked = core.training and traits_of(core).stochastic
     planned = None if masked or not len(x) else layers_of(core, x[:1])
@@ -140,7 +141,7 @@ def _carried(residual: Residual, net: nn.Module, x: Tensor, of: Names | None) ->
     columns = [*itertools.chain(*zip(layers.weights, layers.biases, strict=True))]
     parameters = [*net.parameters()]
     if len(columns) != len(parameters) or any(a is not b for a, b in zip(columns, parameters, strict=True)):
-        return None  # a layer occurs twice, or the parameters are in another order
+        return None  # a layer occurs twice, or the parameters are in a different order
     return needs_of(residual, net, x, of).channels()
 
 
@@ -154,7 +155,7 @@ class _Taped(NamedTuple):
     tape: Tape
 
     def gradients(self, together: int) -> Iterator[tuple[slice, int, Tensor]]:
-        """For each column j and miss of a group: the rows, j, and the gradient of their sum in the jet."""
+        """The rows, j, and the gradient of their sum in the jet, for each column j and miss of a group."""
         each = together or 1
         for j, first in itertools.product(range(self.misses.shape[1]), range(each)):
             rows = slice(first, None, each)
@@ -178,7 +179,7 @@ def _taped(
     *,
     as_jet: bool = False,
 ) -> _Taped:
-    """The forward pass; with `as_jet` the first layer takes its points as a jet too."""
+    """The forward pass; with `as_jet`, the first layer also takes its points as a jet."""
     planned = layers_of(core_of(net), x)
     assert planned is not None
     points, layers = planned
@@ -202,7 +203,7 @@ def _taped(
 def _by_jets(
     slopes_of: Slopes, net: nn.Module, x: Tensor, channels: Channels, normals: Tensor, memory: Memory
 ) -> tuple[Tensor, Tensor]:
-    """The residual (n, q), and its derivatives in all weights (n, q, P), by jets."""
+    """The residual (n, q), and its derivatives with respect to all weights (n, q, P), by jets."""
     taped, together = _taped(slopes_of, net, x, channels, normals, memory), slopes_of.together
     misses, _, points, layers, tape = taped
     widths = [len(weight) for weight in layers.weights[:-1]]
@@ -236,14 +237,14 @@ def _factors(
 
 
 def _grouped(gradients: Tensor, together: int) -> Tensor:
-    """The gradients (n, P) of the points of each group, summed."""
+    """The sums of the gradients (n, P) over the points of each group."""
     return gradients if together == 1 else gradients.unflatten(0, (-1, together or len(gradients))).sum(dim=1)
 
 
 def _by_copies(
     slopes_of: Slopes, net: nn.Module, x: Tensor, names: Sequence[str] | None, normals: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The residual (n, q), and its derivatives in the named weights (n, q, P), by copies of the weights."""
+    """The residual (n, q), and its derivatives in the named weights (n, q, P), by copying the weights."""
     weights = {name: _ordinary(p.detach()) for name, p in net.named_parameters()}
     chosen = [name for name in weights if names is None or name in names]
     copies = {name: weights[name].expand(len(x), *weights[name].shape).clone() for name in chosen}
@@ -293,7 +294,7 @@ class _Copies:
         return vmap(one)(self._copies, x)
 
     def known_derivative(self, x: Tensor, axes: tuple[int, ...]) -> Tensor | None:
-        """The network's own derivative, with the copies."""
+        """The derivative that the network computes itself, with the copied weights."""
         if traits_of(self._net).known_derivative(x[:1], axes) is None:
             return None
         derivative = _Derivative(self._net, axes)
@@ -306,7 +307,7 @@ class _Copies:
 
 
 class _Derivative(nn.Module):
-    """A derivative of a network that computes its own, as a module."""
+    """A derivative of a network that computes its own derivatives, as a module."""
 
     def __init__(self, net: nn.Module, axes: tuple[int, ...]) -> None:
         super().__init__()
@@ -317,5 +318,5 @@ class _Derivative(nn.Module):
 
 
 def _ordinary(a: Tensor) -> Tensor:
-    """The same values as a tensor that supports autograd; a tensor of inference mode is copied."""
+    """The same values as a tensor that supports autograd; inference-mode tensors are copied."""
     return a.clone() if a.is_inference() else a

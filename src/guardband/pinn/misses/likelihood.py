@@ -5,10 +5,10 @@ a network is
 
     U = n/2 ( mean |u - y|^2 / data^2  +  mean |residual|^2 / physics^2  +  mean |condition|^2 / boundary^2 )
 
-where the means are over measurements, over the domain and over its boundary. Equation and conditions
-therefore count as much as all measurements together, however many points average them: the points approximate
-a continuum and are not independent pieces of evidence. Training minimizes U; Bayesian predictors sample
-exp(-U).
+where the means are over measurements, over the domain and over its boundary. The equation and the conditions
+therefore count as much as all measurements together, regardless of the number of points in their means: the
+points approximate a continuum and are not independent pieces of evidence. Training minimizes U; Bayesian
+predictors sample exp(-U).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from guardband.pinn.networks.derivatives import Residual
 from guardband.pinn.problems import AutogradField, Condition, Field, Names, Problem, Term
 
 TERMS = ("data", "physics", "boundary")
-"""The terms of the loss, in the order used everywhere."""
+"""The terms of the loss, in the order that is used everywhere."""
 
 
 Scale: TypeAlias = float | Mapping[str, float] | None
-"""A noise scale, or one for each name; None stands for the default."""
+"""A noise scale, or one for each name; None means the default."""
 
 Parted: TypeAlias = float | Mapping[str, float | Sequence[float]] | None
-"""A scale of conditions; a condition on several quantities, such as value and velocity, may have several."""
+"""Scales of conditions; a condition on several quantities, such as value and velocity, may have several."""
 
 
 @kept
@@ -57,15 +57,15 @@ class Likelihood:
         equation has no unknowns.
     boundary
         The standard deviation of the conditions, in their units. The default is `data` if that is a number,
-        otherwise 5 % of the size of each condition's terms, or 0.25 % where the share of the equation is 0.1
-        %. A condition on several quantities, such as value and velocity, may have a number for each of them.
+        otherwise 5 % of the size of each condition's terms, or 0.25 % if the share of the equation is 0.1 %.
+        A condition on several quantities, such as value and velocity, may have a number for each of them.
     tolerance
-        The share of the equation's terms that replaces 2 % or 0.1 %; conditions then have 2.5 times this
-        share.
+        The share of the equation's terms to use instead of 2 % or 0.1 %; the share for conditions is 2.5
+        times as large.
 
     Notes
     -----
-    Sizes are those of the data or, without data, of a crude solution, a polynomial of low degree.
+    Sizes are those of the data or, without data, of a crude polynomial solution of low degree.
 
     Examples
     --------
@@ -96,8 +96,8 @@ class Likelihood:
         share = self.tolerance
         if share is not None and (not isinstance(share, Real) or not 0 < float(share) < math.inf):
             raise ValueError(
-                "`tolerance` should be how far the equation may be off, as a share of its own terms, such as "
-                f"0.02, got {share!r:.80}."
+                "`tolerance` should be the allowed error of the equation, as a share of its own terms, such "
+                "as 0.02, got {share!r:.80}."
             )
 
     @classmethod
@@ -112,7 +112,7 @@ class Likelihood:
         Returns
         -------
         Likelihood
-            The scales, one over the root of each weight.
+            The scales, each one over the square root of its weight.
         """
         return cls(data**-0.5, physics**-0.5, boundary**-0.5)
 
@@ -133,7 +133,7 @@ class Likelihood:
         Returns
         -------
         Likelihood
-            The same scales, with numbers in place of None.
+            The same scales, with None replaced by numbers.
         """
         data, physics, boundary = self.data, self.physics, self.boundary
         share = self.tolerance or (FIRM_SHARE if firm else PHYSICS_SHARE)
@@ -165,18 +165,18 @@ class Likelihood:
         Parameters
         ----------
         physics_factor
-            A factor of the physics scale.
+            A factor for the physics scale.
 
         Returns
         -------
         Tensor
-            The weights in the order of `TERMS`, shape (3,). A weight is 1 where names have separate scales,
+            The weights in the order of `TERMS`, shape (3,). A weight is 1 if its names have separate scales,
             which divide the misses instead.
         """
         found = []
         for scale in (self.data, self.physics, self.boundary):
             if scale is None:
-                raise ValueError("The scales are not all known yet; `completed` fills them in.")
+                raise ValueError("Some scales are still None. Call `completed` to fill them in.")
             found.append(1.0 if isinstance(scale, Mapping) else scale)
         found[1] *= physics_factor
         return torch.tensor([1 / scale**2 for scale in found], dtype=torch.float64)
@@ -191,7 +191,7 @@ def _by_name(columns: Mapping[str, int], scales: Tensor) -> float | dict[str, fl
 
 
 def _by_condition(typical: Mapping[str, Tensor], share: float) -> Parted:
-    """One scale for each condition, or one for each of its quantities if a single scale would drown some.
+    """One scale for each condition, or one for each of its quantities if a single scale would mask some.
 
     If a motion takes milliseconds, its velocity per second is a thousand times as large as its deflection.
     """
@@ -214,7 +214,7 @@ def _check_names(term: str, scale: Parted, known: Mapping[str, object]) -> None:
     if isinstance(scale, Mapping) and {*scale} != {*known}:
         raise ValueError(
             f"`{term}` of the likelihood should be one number, or one for each of "
-            f"{', '.join(map(repr, known)) or 'nothing'}, got them for {', '.join(map(repr, scale))}."
+            f"{', '.join(map(repr, known)) or 'nothing'}, got numbers for {', '.join(map(repr, scale))}."
         )
 
 
@@ -222,13 +222,13 @@ def _check_parts(name: str, scales: Sequence[float], parts: Tensor) -> None:
     """Refuse scales of a condition unless there is one for each quantity."""
     if len(scales) != len(parts):
         raise ValueError(
-            f"`boundary` of {name!r} should be one number, or {len(parts)}, one for each thing that it "
+            f"`boundary` of {name!r} should be one number, or {len(parts)}, one for each quantity that it "
             f"compares, got {len(scales)}."
         )
 
 
 class Scales(NamedTuple):
-    """Noise scales by column: of the outputs, of the equations, and of each of `terms_of`."""
+    """Noise scales by column, for the outputs, the equations, and each entry of `terms_of`."""
 
     data: Tensor
     physics: Tensor
@@ -240,7 +240,7 @@ def scales_of(
 ) -> Scales:
     """The scales of a completed likelihood by column, each of shape (q,) or (1,).
 
-    With `only_names`, scales that are one number for all names are 1.
+    With `only_names`, a scale that is the same number for all names is replaced by 1.
     """
 
     def by_name(scale: Parted, columns: Mapping[str, int]) -> Tensor:
@@ -262,7 +262,7 @@ def scales_of(
 
 
 def weights_of(likelihood: Likelihood, terms: Sequence[Term], physics_factor: float = 1.0) -> Tensor:
-    """The weights of the mean squares: of data, equation and conditions, then of the problem's terms."""
+    """The weights of the mean squares of data, equation and conditions, followed by the problem's terms."""
     found = likelihood.weights(physics_factor)
     return torch.cat([found, found.new_tensor([term.weight for term in terms])]) if terms else found
 
@@ -271,24 +271,24 @@ PHYSICS_SHARE = 0.02
 """The default physics scale, relative to the typical size of the residual's terms."""
 
 FIRM_SHARE = 0.001
-"""The default if Gauss-Newton steps fit data: they can follow a stiff equation, which Adam cannot."""
+"""The default if Gauss-Newton steps fit data; unlike Adam, they can follow a stiff equation."""
 
 BOUNDARY_SHARE = 2.5
-"""The default scale of conditions, relative to their terms, over that of the equation."""
+"""The ratio of the default relative scale of conditions to that of the equation."""
 
 DROWNED = 10.0
-"""The largest ratio of the scale of a quantity in a condition to its own default."""
+"""The largest ratio of the scale of a quantity in a condition to the default of that quantity."""
 
 DATA_SHARE = 0.05
-"""The default scale of data, relative to their size."""
+"""The default scale of the data, relative to their size."""
 
 
 def typical_residual(problem: Problem, residual: Residual, where: Condition | None, sizes: Tensor) -> Tensor:
     """The typical size of the terms of a residual, (q,), for smooth fields of the given sizes.
 
     It is the root mean square of residual(u) - residual(0) over cosines with about one wave per axis, so it
-    has the units of the equation and needs no solution. `where` is the condition that the residual belongs
-    to.
+    has the units of the equation and does not require a solution. `where` is the condition to which the
+    residual belongs.
     """
     generator = torch.Generator().manual_seed(0)
     domain, names = problem.domain, problem.names
@@ -320,13 +320,13 @@ def typical_residual(problem: Problem, residual: Residual, where: Condition | No
 def _finite_misses(residual: Residual, name: str, x: Tensor, u: Field, where: str) -> Tensor:
     """The residual of a trial field; an error if it is not finite."""
     found = residual(x, u).detach()
-    cure = " If it is finite for the fields you look for, give its scale: pinn.Likelihood(physics=...)."
+    cure = " If it is finite for the fields of interest, pass its scale, pinn.Likelihood(physics=...)."
     check_finite(found, x, u.names, f"{name}.residual", where, cure)
     return found
 
 
 def check_finite(miss: Tensor, x: Tensor, names: Names, name: str, where: str, cure: str = "") -> None:
-    """Refuse NaN and infinite values, with an example of the points."""
+    """Refuse NaN and infinite values, with one of the points as an example."""
     bad = (~miss.detach().isfinite()).any(dim=1)
     if not bool(bad.any()):
         return
@@ -335,5 +335,5 @@ def check_finite(miss: Tensor, x: Tensor, names: Names, name: str, where: str, c
     at = ", ".join(f"{axis} = {c:.4g}" for axis, c in zip(names.axes, x[first].tolist(), strict=True))
     raise ValueError(
         f"{name} should be finite, but it is {value} at {int(bad.sum())} of {len(x)} {where}, such as {at}. "
-        f"Look for a division by zero, or a logarithm or a root of something negative.{cure}"
+        f"Look for a division by zero, or a logarithm or a root of a negative number.{cure}"
     )

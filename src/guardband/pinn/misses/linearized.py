@@ -1,8 +1,8 @@
 """Residuals of any differentiable model, linearized in the field.
 
-An equation is a formula in the field and some of its derivatives. Its derivatives in each of these, point by
-point, give the size of the terms, with which the residual is compared, and a linear operator, which predicts
-the effect of a small correction of the field.
+An equation is a formula in the field and some of its derivatives. The derivatives of the formula with respect
+to each of these, point by point, give the size of the terms, with which the residual is compared, and a
+linear operator, which predicts the effect of a small correction of the field.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ Source = Callable[[Axes], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Linearized:
-    """Misses at points, and their derivatives with respect to the field and its derivatives there.
+    """Misses at points, and their derivatives with respect to the field and its derivatives.
 
-    If a condition compares `together` consecutive points, miss `f` of each such group depends on all of its
-    points: `slopes[axes][f, i, j, o]` is the derivative of the f-th miss of equation j in the group of point
-    i with respect to this derivative of output o at point i. A group has as many misses as points, or one if
-    it contains all points.
+    If a condition compares `together` consecutive points, the f-th miss of each group depends on all points
+    of the group: `slopes[axes][f, i, j, o]` is the derivative of the f-th miss of equation j, in the group of
+    point i, with respect to the derivative `axes` of output o at point i. A group has as many misses as
+    points, or a single miss if it contains all points.
     """
 
     misses: Tensor
     """The misses, (n, q)."""
     at_zero: Tensor
-    """The misses of the zero field, (n, q): the forcing, or the value of a condition."""
+    """The misses of the zero field, (n, q), that is, the forcing or the value of a condition."""
     leaves: dict[Axes, Tensor]
     """The derivatives of the field that the residual uses, each (n, m)."""
     slopes: dict[Axes, Tensor]
@@ -63,7 +63,7 @@ class Linearized:
         return found
 
     def applied(self, basis: Source) -> Tensor:
-        """The operator applied to k functions with derivatives (n, k): (n, q, k, m)."""
+        """The operator applied to k functions with derivatives (n, k), shape (n, q, k, m)."""
         parts = [
             self._gathered(
                 (slopes[:, :, :, None] * basis(axes)[None, :, None, :, None]).flatten(3)
@@ -73,7 +73,7 @@ class Linearized:
         return torch.stack(parts).sum(dim=0)
 
     def _gathered(self, each: Tensor) -> Tensor:
-        """Contributions of the points to the misses of their group (f, n, q, k), as rows (n, q, k)."""
+        """The contributions of points to the misses of their group (f, n, q, k), summed to rows (n, q, k)."""
         summed = each.unflatten(1, (-1, self.together)).sum(dim=2)  # (f, groups, q, k)
         return summed.transpose(0, 1).flatten(0, 1)
 
@@ -130,7 +130,7 @@ def linearize(
 
 
 class _Leaves(Field):
-    """A field whose derivatives are independent leaves of the graph of autograd."""
+    """A field whose derivatives are independent leaves of the autograd graph."""
 
     def __init__(self, x: Tensor, names: Names, normals: Tensor | None, source: Source) -> None:
         super().__init__(x, names, normals)

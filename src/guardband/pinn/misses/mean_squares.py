@@ -21,16 +21,17 @@ from guardband.predictors.models import evaluating
 class MeanSquares:
     """The mean square of each kind of miss of a network at given points, in the order of `names`.
 
-    Points that need only the value of u pass through the network together. On a line, the end points join the
-    points inside if those carry the derivatives that the end points need, since most of their cost is the
-    call. `scales` divide the misses. `passes` replace the default passes through the layers.
+    Points that need only the value of u pass through the network together. On an interval, the end points are
+    evaluated together with the interior points if these carry the derivatives that the end points need, since
+    most of the cost of the end points is the call. `scales` divides the misses, and `passes` replaces the
+    default passes through the layers.
     """
 
     problem: Problem
     net: nn.Module
     terms: Sequence[Condition | Term]
     names: Sequence[str]
-    """The names of `TERMS`, then those of the terms that the problem adds."""
+    """The names in `TERMS`, followed by those of the problem's additional terms."""
 
     def __init__(
         self,
@@ -61,9 +62,9 @@ class MeanSquares:
         self._units = _units(scales, sample)
 
     def __call__(self, points: Points, seen: list[Tensor] | None = None) -> Tensor:
-        """The mean squares; zero where there are no points.
+        """The mean squares, with 0 for a kind of miss without points.
 
-        The misses of the data, the equations and each condition and term are appended to `seen`.
+        The misses of the data, the equations, each condition and each term are appended to `seen`.
         """
         edges = list(zip(self.terms, points.edges, self._slopes, self._rides, strict=True))
         plain = [edge.points for _, edge, slope, _ in edges if slope is None]
@@ -111,7 +112,7 @@ class SquaresModule(nn.Module):
 
 
 def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:
-    """Refuse residuals of a shape other than (n, equations), and values that are not finite."""
+    """Refuse residuals whose shape is not (n, equations), and values that are not finite."""
     names = problem.names
     _check_shape(problem.misses, net, points.inside, names, f"{type(problem).__name__}.residual")
     terms = terms_of(problem, net)
@@ -125,14 +126,14 @@ def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:
 
 
 def check_equation(problem: Problem, net: nn.Module, x: Tensor) -> None:
-    """Refuse a residual that no weight changes, and a network whose second derivatives vanish."""
+    """Refuse a residual that does not depend on the weights, and vanishing second derivatives."""
     x, names, name = x[:16], problem.names, type(problem).__name__
     needs = needs_of(problem.misses, net, x, names)
     with evaluating(net):
         if not problem.misses(x, AutogradField(net, x, names)).requires_grad:
             raise ValueError(
-                f"{name}.residual should depend on the field that it is given, and no weight of the network "
-                "changes it. Look for .detach(), torch.no_grad() or numpy in it."
+                f"{name}.residual should depend on the field that it receives, but changing the weights of "
+                "the network does not change it. Look for .detach(), torch.no_grad() or numpy in it."
             )
         second = [along for along in needs.derivatives if len(along) > 1]
         second += [(axis, axis) for over in needs.laplacians for axis in over]
@@ -140,8 +141,8 @@ def check_equation(problem: Problem, net: nn.Module, x: Tensor) -> None:
         sloped = any(bool(field.partial((axis,)).any()) for axis in range(x.shape[1]))
         if second and sloped and not any(bool(field.partial(along).any()) for along in second):
             raise ValueError(
-                f"{name}.residual uses second derivatives, and those of this network are 0 everywhere, "
-                "as with ReLU. Take a smooth activation: pinn.mlp(problem) has tanh."
+                f"{name}.residual uses second derivatives, but those of this network are 0 everywhere, as "
+                "with ReLU. Use a smooth activation, such as tanh in pinn.mlp(problem)."
             )
 
 
@@ -158,16 +159,17 @@ def _check_shape(
     lengths = [shape[0] for shape in shapes if len(shape) == 2]
     if lengths != [3, 5] and not (whole and lengths == [1, 1]):
         wanted = "(n, q), or (1, q) for all points together" if whole else "(n, equations)"
-        raise ValueError(f"{name} should return {wanted}, for 3 points it returned {shapes[0]}.")
+        raise ValueError(f"{name} should return shape {wanted}, got {shapes[0]} for 3 points.")
     if shapes[0][1] != shapes[1][1]:
         raise ValueError(
-            f"{name} returned {shapes[0]} for 3 points and {shapes[1]} for 5: something in it has the shape "
-            "(n,) and was broadcast against (n, 1). Keep the column: x[:, :1] for x[:, 0], or f[:, None]."
+            f"{name} returned {shapes[0]} for 3 points and {shapes[1]} for 5. A tensor of shape (n,) was "
+            "probably broadcast against (n, 1). Keep the column dimension: write x[:, :1] instead of x[:, "
+            "0], or f[:, None]."
         )
 
 
 def _units(scales: Scales | None, sample: Points) -> list[Tensor | None]:
-    """The divisors of the misses of the data, the equations and each condition; None stands for 1."""
+    """The divisors of the misses of the data, the equations and each condition; None means 1."""
     if scales is None:
         return [None] * (2 + len(sample.edges))
     parts = [scales.data, scales.physics, *scales.boundary]

@@ -16,9 +16,9 @@ from guardband.pinn.problems.base import Term, conditions_in, terms_in
 
 
 class Points(NamedTuple):
-    """The points of the loss: data points with targets, points inside, and points of each of `terms_of`.
+    """The points of the loss: data points with targets, interior points, and points of each of `terms_of`.
 
-    Targets that were not measured are NaN.
+    Missing targets are NaN.
     """
 
     x: Tensor
@@ -35,10 +35,10 @@ def fixed_points(
     n_boundary: int,
     generator: torch.Generator | None,
 ) -> Points:
-    """Fixed points: all data, quasi-random points inside, and random ones on the boundary.
+    """Fixed points: all data, quasi-random points inside, and random points on the boundary.
 
-    Without a generator they are evenly placed. The default number inside is 256 on a line and 768 otherwise;
-    a tuple gives the numbers per axis.
+    Without a generator the points are evenly spaced. The default number of interior points is 256 in one
+    dimension and 768 otherwise; a tuple specifies the numbers per axis.
     """
     x, y = data
     domain = problem.domain
@@ -50,11 +50,11 @@ def fixed_points(
 
 
 def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:
-    """The conditions to be learned, without those that the network meets by construction."""
+    """The conditions to be learned, without those that the network satisfies by construction."""
     met = traits_of(net).meets(problem)
     return [condition for i, condition in enumerate(conditions_in(problem)) if i not in met]
 
 
 def terms_of(problem: Problem, net: nn.Module) -> Sequence[Condition | Term]:
-    """The conditions to be learned, then the terms that the problem adds, as in `Points.edges`."""
+    """The conditions to be learned, followed by the problem's additional terms, as in `Points.edges`."""
     return [*conditions_of(problem, net), *terms_in(problem)]

@@ -23,7 +23,7 @@ from guardband.pinn.problems import Problem
 
 
 class Rows:
-    """The scaled misses of a network at given points: `rows()` returns them (N,) with their Jacobian (N, P).
+    """The scaled misses of a network at given points; `rows()` returns them (N,) with their Jacobian (N, P).
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Rows:
     net: nn.Module
     points: Points
     weights: Tensor | None
-    """The weight of each point inside, (n,); None if all are equal."""
+    """The weight of each interior point, (n,); None if all weights are equal."""
 
     def __init__(self, problem: Problem, net: nn.Module, points: Points, scales: Scales) -> None:
         self.weights = None
@@ -59,7 +59,7 @@ class Rows:
         ]
 
     def _pairs(self, *, physics: bool = True) -> list[tuple[_Term, _Place]]:
-        """Each term with its points: the data if there are any, the equation, then those of `terms_of`."""
+        """Each term with its points: the data (if any), the equation, then the entries of `terms_of`."""
         x, y, inside, edges = self.points
         root = None if self.weights is None else self.weights.sqrt()[:, None]
         places = [_Place(x, target=y), _Place(inside, root=root)]
@@ -68,9 +68,9 @@ class Rows:
         return pairs[int(not len(x)) : None if physics else 1]
 
     def __call__(self, names: Sequence[str] | None = None, *, physics: bool = True) -> tuple[Tensor, Tensor]:
-        """All scaled misses (N,), and their derivatives in the weights (N, P).
+        """All scaled misses (N,), and their derivatives with respect to the weights (N, P).
 
-        `names` selects weights, and `physics=False` leaves out everything but the data.
+        `names` selects weights, and `physics=False` restricts the rows to the data.
         """
         found = [term.rows(place, names) for term, place in self._pairs(physics=physics)]
         misses, slopes = zip(*found, strict=True)
@@ -78,7 +78,7 @@ class Rows:
         return torch.cat([part.flatten() for part in misses]), whole
 
     def columns(self) -> Tensor:
-        """The derivatives of each miss in the parameter of each unknown, (N, K); those of the data are 0."""
+        """The derivatives of each miss with respect to the unknowns' parameters, (N, K); 0 for the data."""
         pairs = [(term, place) for term, place in self._pairs() if place.target is None]
         physics = torch.cat([term.columns(place).flatten(0, 1) for term, place in pairs])
         return torch.cat([physics.new_zeros(self.points.y.numel(), physics.shape[1]), physics])
@@ -107,7 +107,7 @@ class Rows:
 
 
 class _Place(NamedTuple):
-    """The points of a term, with normals, targets (n, q), or roots (n, 1) of the weights of the points."""
+    """The points of a term, with normals, targets (n, q), or square roots (n, 1) of the points' weights."""
 
     x: Tensor
     normals: Tensor | None = None
@@ -116,11 +116,11 @@ class _Place(NamedTuple):
 
 
 class _Term:
-    """The misses of one term: of the data, the equations, a condition, or a term that the problem adds."""
+    """The misses of one term: the data, the equations, a condition, or an additional term of the problem."""
 
     width: int
     together: int
-    """The number of consecutive points that depend on each other; 0 if all of them have a single miss."""
+    """The number of consecutive points with dependent residuals; 0 if all points have a single miss."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _Term:
         self._slopes = Slopes(residual, net, x, problem.names, self.together)
 
     def _over(self, miss: Tensor, place: _Place) -> Tensor:
-        """Misses as rows: divided by their scale, less the targets."""
+        """Misses as rows, divided by their scale, minus the targets."""
         over = self._scale * math.sqrt(max(1, len(miss)))
         rows = miss / over
         if place.target is not None:
@@ -164,7 +164,7 @@ class _Term:
         return self._over(miss, place), slopes
 
     def factors(self, place: _Place) -> tuple[Tensor, Factors] | None:
-        """The rows with their derivatives as factors; None if jets do not apply."""
+        """The rows, with their derivatives as factors; None if jets do not apply."""
         found = self._slopes.factors(place.x, place.normals)
         if found is None:
             return None
@@ -177,7 +177,7 @@ class _Term:
         return self._over(miss, place), factors
 
     def columns(self, place: _Place) -> Tensor:
-        """The derivatives of the rows in each unknown, (n, q, K)."""
+        """The derivatives of the rows with respect to each unknown, (n, q, K)."""
         with torch.no_grad():
             field = self._field(place.x)
         field.normals = place.normals

@@ -1,8 +1,8 @@
 """The size of each output of the solution, estimated before training.
 
-A polynomial of low degree is fitted to equation and conditions by least squares. It is a poor solution with
-the right units: a load, an inflow or a temperature at a wall determines the size of the field. Rows and
-columns are scaled to equal size first, so the answer does not depend on the units of equations and outputs.
+A polynomial of low degree is fitted to equation and conditions by least squares. It is a poor solution but
+has the right units: a load, an inflow or a wall temperature determines the size of the field. Rows and
+columns are first scaled to equal size, so the result does not depend on the units of equations and outputs.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from guardband.pinn.problems.base import conditions_in, terms_in
 from guardband.pinn.problems.field import Columns, pick
 
 DEGREES = {1: 8, 2: 6, 3: 4}
-"""The degree of the polynomial by the number of axes; 3 beyond."""
+"""The degree of the polynomial by the number of axes, and 3 for more axes."""
 
 STEPS = 12
 """The number of Gauss-Newton steps; a linear equation needs one."""
 
 
 def crude_sizes(problem: Problem) -> Tensor:
-    """The root mean square of each output of a crude solution, (m,) in float64; 1 if nothing determines it.
+    """The root mean square of each output of a crude solution, (m,) in float64; 1 if it is undetermined.
 
-    It is the larger of the values inside and where a condition holds: a polynomial that cannot follow
-    oscillations still reproduces the initial values.
+    It is the larger of the values inside the domain and at the points of the conditions, since a polynomial
+    that cannot follow oscillations still reproduces the initial values.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def crude_sizes(problem: Problem) -> Tensor:
 
 
 def sizes_of(problem: Problem, y: Tensor) -> Tensor:
-    """The size of each output, (m,): of its measurements y (n, m), otherwise of a crude solution."""
+    """The size of each output, (m,), from its measurements y (n, m) or otherwise from a crude solution."""
     measured = y.square().nanmean(dim=0).sqrt().cpu().double() if len(y) else None
     if measured is not None and bool((measured > 0).all()):
         return measured
@@ -65,7 +65,7 @@ def sizes_of(problem: Problem, y: Tensor) -> Tensor:
 
 
 class _Part(NamedTuple):
-    """The equations, a condition or a term, at its points; `together` consecutive points form a group."""
+    """The equations, a condition or a term at its points; `together` consecutive points form a group."""
 
     residual: Residual
     basis: _Basis
@@ -103,7 +103,7 @@ class _Crude:
         )
 
     def __call__(self) -> tuple[Tensor, Tensor]:
-        """All scaled misses, and their derivatives in the coefficients."""
+        """All scaled misses, and their derivatives with respect to the coefficients."""
         misses, slopes = [], []
         for (miss, slope), scale in zip(self._found(slopes=True), self._rows, strict=True):
             misses.append((miss * scale).flatten())
@@ -111,14 +111,14 @@ class _Crude:
         return torch.cat(misses), torch.cat(slopes)
 
     def values(self) -> list[Tensor]:
-        """The polynomial at points inside, and where each condition holds; each (n, m)."""
+        """The polynomial at interior points and at the points of each condition, each (n, m)."""
         return [part.basis(()) @ self._coefficients() for part in self._parts]
 
     def _coefficients(self) -> Tensor:
         return self.theta.view(self._shape) * self._columns
 
     def _equilibrate(self) -> None:
-        """Scale equations, conditions and outputs to equal size, alternating between rows and columns."""
+        """Scale equations, conditions and outputs to equal size, by alternating between rows and columns."""
         known = [slope.unflatten(2, self._shape) for _, slope in self._found(slopes=True)]
         squares = [part.nan_to_num(0.0).square().sum(dim=(0, 2)) / len(part) for part in known]  # (q, m)
         columns, rows = torch.ones(self._shape[1], dtype=torch.float64), list[Tensor]()
@@ -169,7 +169,7 @@ class _Basis:
 
 
 class _PolynomialField(Field):
-    """A polynomial as a field: every derivative is linear in its coefficients (products, m)."""
+    """A polynomial as a field, whose derivatives are linear in the coefficients (products, m)."""
 
     def __init__(self, basis: _Basis, coefficients: Tensor, names: Names, normals: Tensor) -> None:
         super().__init__(basis.x, names, normals)
@@ -183,7 +183,7 @@ class _PolynomialField(Field):
         return pick(self._asked[axes], columns)
 
     def slopes(self, misses: Tensor, together: int) -> Tensor:
-        """The derivatives of misses (n, q) of this field in its coefficients, (n, q, products x m)."""
+        """The derivatives of misses (n, q) with respect to the coefficients, (n, q, products x m)."""
         n, q = misses.shape
         group = together or (self._basis.n if n == 1 else 1)
         found = misses.new_zeros(n, q, *self._coefficients.shape)

@@ -14,7 +14,7 @@ from guardband.predictors.models import evaluating
 
 
 class Titles(NamedTuple):
-    """The equations of a problem with their columns, the conditions to be learned and its terms, by name."""
+    """The equations of a problem with their columns, the conditions to be learned, and the terms, by name."""
 
     equations: dict[str, int]
     conditions: dict[str, Condition]
@@ -27,10 +27,10 @@ class Titles(NamedTuple):
 
 
 def titles_of(problem: Problem, net: nn.Module, x: Tensor) -> Titles:
-    """The names of everything in the loss, found by evaluating the residual at a point.
+    """The names of all parts of the loss, determined by evaluating the residual at a point.
 
-    Equations have the names of the residual, or `equation`, `equation 2`, ...; conditions are named by their
-    kind and by where they hold.
+    Equations have the names that the residual returns, or `equation`, `equation 2`, ...; conditions are named
+    by their kind and by the part of the boundary on which they hold.
 
     Examples
     --------
@@ -47,7 +47,8 @@ def titles_of(problem: Problem, net: nn.Module, x: Tensor) -> Titles:
     terms = {term.name: term for term in terms_in(problem)}
     if double := {*names} & {*terms}:
         raise ValueError(
-            f"The term {min(double)!r} should have another name than an equation or a condition."
+            f"The term {min(double)!r} should have a name that differs from those of equations and "
+            "conditions."
         )
     return Titles(dict(columns), dict(zip(names[len(words) :], conditions, strict=True)), terms)
 
@@ -66,7 +67,7 @@ def _equations(problem: Problem, net: nn.Module, x: Tensor) -> dict[str, int]:
 
 
 def _word(condition: Condition) -> str:
-    """The name of a condition: its kind, its outputs, and where it holds."""
+    """The name of a condition: its kind, its outputs, and the parts of the boundary on which it holds."""
     kind, output, on = getattr(condition, "called", type(condition).__name__), condition.output, condition.on
     outputs = () if output is None else (output,) if isinstance(output, str | int) else output
     of = f" of {', '.join(map(str, outputs))}" if outputs else ""

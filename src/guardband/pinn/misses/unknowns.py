@@ -1,8 +1,8 @@
-"""Unknowns in training: parameters next to the network, and the problem with their current values.
+"""Unknowns in training: their parameters, and the problem with their current values.
 
-Each unknown is low + (high - low) / (1 + exp(-t)) with an unbounded parameter t, so no step leaves the
-bounds. Whenever the problem evaluates its residual or a condition, the current values replace the unknowns,
-as scalar tensors that propagate gradients.
+Each unknown is low + (high - low) / (1 + exp(-t)) with an unbounded parameter t, so it always stays within
+its bounds. Whenever the problem evaluates its residual or a condition, the current values replace the
+unknowns, as scalar tensors that propagate gradients.
 """
 
 from __future__ import annotations
@@ -107,11 +107,11 @@ class CurrentCondition(Condition):
         return conditions_in(self.current.with_tensors())[self.number].residual(x, u)
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """Points where the condition holds, about n."""
+        """About n points on the part of the boundary where the condition holds."""
         return self.condition.points(domain, n, generator)
 
     def around(self, domain: Domain) -> int | None:
-        """The axis along which the condition is periodic, if it is."""
+        """The axis along which the condition is periodic, if any."""
         return self.condition.around(domain)
 
 
@@ -150,12 +150,12 @@ class NetworkAndUnknowns(nn.Module):
 
 
 def current_problem(problem: Problem) -> CurrentProblem | None:
-    """The problem, if its unknowns are in training; None if it has none."""
+    """The problem with its unknowns in training; None if it has no unknowns in training."""
     return problem if isinstance(problem, CurrentProblem) else None
 
 
 def all_trained(problem: Problem, net: nn.Module) -> nn.Module:
-    """The network, with the unknowns of the problem if it has any."""
+    """The network, together with the unknowns of the problem, if any."""
     current = current_problem(problem)
     return net if current is None else NetworkAndUnknowns(net, current.unknowns)
 
@@ -167,7 +167,7 @@ def unknowns_of(problem: Problem) -> Unknowns:
 
 
 def with_current_numbers(problem: Problem) -> Problem:
-    """The problem with the current values of its unknowns, if it has any, as numbers."""
+    """The problem with the current values of its unknowns, if any, as numbers."""
     current = current_problem(problem)
     return problem if current is None else current.with_numbers()
 
@@ -178,10 +178,10 @@ def current_numbers(problem: Problem) -> dict[str, float]:
 
 
 def unknown_slopes(problem: Problem, misses: Tensor) -> Tensor:
-    """The derivatives of misses (n, q) in the parameter of each unknown, (n, q, K).
+    """The derivatives of misses (n, q) with respect to the parameter of each unknown, (n, q, K).
 
-    The gradient of sum(v misses) is linear in v, and its derivative in v is the result. So there are two
-    backward passes for each unknown, independent of the number of misses.
+    The gradient of sum(v misses) is linear in v, and its derivative in v is the result. Each unknown
+    therefore takes two backward passes, regardless of the number of misses.
     """
     raws = list(unknowns_of(problem).parameters())
     if not misses.requires_grad:
@@ -200,24 +200,26 @@ def unknown_slopes(problem: Problem, misses: Tensor) -> Tensor:
 
 
 def check_unknowns(problem: Problem, *, data: bool, windows: int) -> None:
-    """Refuse unknowns without readings to determine them, and unknowns in windows of time."""
+    """Refuse unknowns without readings to determine them, and unknowns in time windows."""
     unknowns, name = list(unknowns_in(problem)), type(problem).__name__
     if not unknowns:
         return
     many = ", ".join(f"`{one}`" for one in unknowns)
     if not data:
         raise ValueError(
-            f"{name} has unknowns, {many}, and only readings of the solution determine their values: "
-            "pinn.fit(problem, net, data). Without readings, give numbers in their place."
+            f"{name} has unknowns ({many}), and only readings of the solution determine their values. Pass "
+            "readings, pinn.fit(problem, net, data), or replace the unknowns with numbers."
         )
     if windows > 1:
         raise ValueError(
-            f"{name} has unknowns, {many}, which are the same at all times, and windows of time are trained "
-            "one after the other. Leave `windows` out of the recipe."
+            f"{name} has unknowns ({many}), which are the same at all times, but time windows are trained "
+            "one after the other. Omit `windows` from the recipe."
         )
     for one in unknowns:
         if one in TAKEN or one in problem.names.axes or one in problem.names.outputs:
-            raise ValueError(f"An unknown cannot be called `{one}`, which already has another meaning.")
+            raise ValueError(
+                f"An unknown cannot be called `{one}`, which already has a different meaning. Rename it."
+            )
 
 
 def check_unknowns_used(problem: Problem, net: nn.Module, points: Points) -> None:
@@ -236,6 +238,7 @@ def check_unknowns_used(problem: Problem, net: nn.Module, points: Points) -> Non
         if gradient is None:
             raise ValueError(
                 f"The unknown `{name}` changes neither the residual of {type(current.problem).__name__} nor "
-                f"a condition, so nothing determines its value. Use self.{name} there, without float(). "
-                "A network with hard constraints meets conditions whatever the unknowns are."
+                f"a condition, so nothing determines its value. Use self.{name} in one of them, without "
+                "float(). A network with hard constraints satisfies its conditions for any values of the "
+                "unknowns."
             )

@@ -1,1 +1,1 @@
-"""Networks and their derivatives: `mlp`, hard constraints, jets, windows of time, and traits."""
+"""Networks and their derivatives: `mlp`, hard constraints, jets, time windows, and traits."""

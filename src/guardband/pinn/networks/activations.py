@@ -23,18 +23,18 @@ class Activation(NamedTuple):
     to_compile: Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor, Tensor]] | None = None
 
     def fused(self, z: Tensor, value: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """(s, s', s'') in a form that compiles well, given s if it is already computed."""
+        """(s, s', s'') in a form that compiles well; `value` is s if it has already been computed."""
         return self.upto_second(z) if self.to_compile is None else self.to_compile(z, value)
 
 
 def _tanh(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    a = torch.tanh(z)  # the most common activation: few passes over memory
+    a = torch.tanh(z)  # the most common activation, with few passes over memory
     slope = torch.addcmul(z.new_ones(()), a, a, value=-1)
     return a, slope, torch.addcmul(z.new_zeros(()), a, slope, value=-2)
 
 
 def _tanh_to_compile(z: Tensor, a: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    if a is None:  # by exp: compiled kernels take several times as long for tanh
+    if a is None:  # computed by exp, since compiled kernels take several times as long for tanh
         a = 1 - 2 / (torch.exp(2 * z) + 1)
     slope = 1 - a * a
     return a, slope, -2 * a * slope

@@ -1,8 +1,8 @@
-"""Derivatives of networks: by jets where these apply, otherwise by autograd.
+"""Derivatives of networks, by jets if these apply and otherwise by autograd.
 
-Jets carry first and second derivatives, mixed ones included, and third and fourth derivatives along an axis,
-through networks that are linear layers with known activations. Autograd computes everything else: other mixed
-derivatives, higher orders and other networks. Both agree to rounding.
+Jets carry first and second derivatives (including mixed ones), and third and fourth derivatives along an
+axis, through networks of linear layers with known activations. Autograd computes all other mixed derivatives,
+higher orders, and derivatives of other networks. Both methods agree to rounding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from guardband.pinn.problems import AutogradField, Field, Names
 from guardband.pinn.problems.field import Columns, pick
 
 Residual: TypeAlias = Callable[[Tensor, Field], Tensor]
-"""A function of points x and the field u there that should vanish."""
+"""A function of points x and of the field u at these points, which should vanish."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +42,21 @@ class Needs:
         return not (self.derivatives or self.laplacians)
 
     def cover(self, other: Needs) -> bool:
-        """Whether the jet for these needs also serves the other ones, if those are first derivatives only."""
+        """Whether the jet for these needs also serves other needs, if those are only first derivatives."""
         mine, others = self.channels(), other.channels()
         return mine is not None and others is not None and not others.sums and {*others.axes} <= {*mine.axes}
 
     def channels(self) -> Channels | None:
-        """The jet that carries all of them; None if only autograd can compute them."""
+        """The jet that carries all derivatives; None if only autograd can compute them."""
         high = {along for along in self.derivatives if len(along) > 2}
         if any(len({*along}) > 1 or len(along) > 4 for along in high):
             return None
         pairs = {along for along in self.derivatives if len(along) == 2}
         pairs |= {(along[0], along[0]) for along in high}
         whole = []
-        for over in sorted(self.laplacians):  # one channel, unless its parts are needed as well
+        for over in sorted(
+            self.laplacians
+        ):  # a Laplacian takes one channel, unless its parts are needed as well
             parts = {(i, i) for i in over}
             if parts & pairs or len(parts) == 1:
                 pairs |= parts
@@ -72,7 +74,7 @@ class Needs:
 
 
 def needs_of(residual: Residual, net: nn.Module, x: Tensor, names: Names | None = None) -> Needs:
-    """The derivatives that a residual uses, found by evaluating it once at two points."""
+    """The derivatives that a residual uses, determined by evaluating it once at two points."""
     field = _Recorder(net, x[:2], names, torch.ones_like(x[:2]))
     training = net.training
     net.eval()
@@ -93,7 +95,7 @@ def differentiate(
     net
         The network.
     needs
-        The derivatives that will be used; others are computed by autograd.
+        The derivatives that will be used; all other derivatives are computed by autograd.
     names
         The names of axes and outputs.
     compile
@@ -102,7 +104,7 @@ def differentiate(
     Returns
     -------
     Callable[[Tensor], Field]
-        A function from points (n, d) to the field of the network there.
+        A function from points (n, d) to the field of the network at these points.
 
     Examples
     --------
@@ -120,7 +122,7 @@ def differentiate(
 def differentiate_by(
     passes: Passes | None, net: nn.Module, needs: Needs, names: Names | None = None
 ) -> Callable[[Tensor], Field]:
-    """`differentiate` with the given passes through the layers; None stands for those in place."""
+    """`differentiate` with the given passes through the layers; None means the in-place passes."""
     traits = traits_of(net)
     if traits.inner is not net:
         inner = differentiate_by(passes, traits.inner, needs, names)
@@ -146,7 +148,7 @@ class NotCarried(LookupError):
 
 
 class JetField(Field):
-    """A field read from a jet (channels, n, m); derivatives that it does not carry come from autograd."""
+    """A field that reads from a jet (channels, n, m); autograd computes the derivatives not in the jet."""
 
     def __init__(
         self, net: nn.Module | None, x: Tensor, jet: Tensor, channels: Channels, names: Names | None = None
@@ -174,7 +176,9 @@ class JetField(Field):
     @cached_property
     def _by_autograd(self) -> AutogradField:
         if self._net is None:
-            raise NotCarried("This jet does not carry the requested derivative, and has no network.")
+            raise NotCarried(
+                "This jet does not carry the requested derivative and has no network to compute it."
+            )
         if self._net.training and traits_of(self._net).stochastic:
             raise RuntimeError(
                 "The first evaluation of the equation did not use this derivative, and dropout masks cannot "
@@ -184,7 +188,7 @@ class JetField(Field):
 
 
 class ConstrainedField(Field):
-    """The field u = lift + bubble net, differentiated by the product rule."""
+    """The field u = lift + bubble * net, differentiated by the product rule."""
 
     def __init__(
         self,
@@ -217,12 +221,12 @@ class ConstrainedField(Field):
 
 
 def _fixed(values: Tensor, columns: Columns) -> Tensor:
-    """Columns of values that do not depend on the weights; a single column serves all outputs."""
+    """Columns of values that do not depend on the weights; a single column applies to all outputs."""
     return (values if values.shape[1] == 1 else pick(values, columns)).detach()
 
 
 def split(field: Field, *points: Tensor) -> list[Field]:
-    """Split a field at the concatenation of several sets of points into one field for each set."""
+    """Split a field at several concatenated sets of points into one field per set."""
     if len(points) == 1:
         return [field]
     ends = pairwise(accumulate((len(x) for x in points), initial=0))
@@ -230,7 +234,7 @@ def split(field: Field, *points: Tensor) -> list[Field]:
 
 
 class _Rows(Field):
-    """A field at some of the points of another one."""
+    """A field at some of the points of another field."""
 
     def __init__(self, whole: Field, x: Tensor, rows: slice) -> None:
         super().__init__(x, whole.names)

@@ -1,4 +1,4 @@
-"""Copies of networks, with the same weights or new ones, and float64 on devices that support it."""
+"""Copies of networks with the same or new weights, and float64 on devices that support it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def doubled(a: Tensor) -> Tensor:
 
 
 def restarted(net: nn.Module, seed: int) -> nn.Module:
-    """A copy of a network with new random weights, each scaled to the root mean square that it had."""
+    """A copy of a network with new random weights, scaled to the root mean square of the old weights."""
     made, before = copy.deepcopy(net), [weight.detach().clone() for weight in net.parameters()]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -62,8 +62,8 @@ def restarted(net: nn.Module, seed: int) -> nn.Module:
                 known |= {id(weight) for weight in module.parameters(recurse=False)}
     if not {id(weight) for weight in made.parameters()} <= known:
         raise ValueError(
-            f"Some weights of this {type(net).__name__} cannot be drawn anew: a custom module with "
-            "weights needs a method `reset_parameters`. Or call `fit` for each start."
+            f"Some weights of this {type(net).__name__} cannot be redrawn. Define the method "
+            "`reset_parameters` in custom modules with weights, or call `fit` for each start."
         )
     with torch.no_grad():
         for weight, old in zip(made.parameters(), before, strict=True):

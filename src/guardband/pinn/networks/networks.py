@@ -28,10 +28,11 @@ LARGEST = 100_000
 
 
 class MLP(Network):
-    """A multilayer perceptron with inputs scaled to the domain; `mlp` constructs it.
+    """A multilayer perceptron with inputs scaled to the domain, constructed by `mlp`.
 
-    The layers are: (x - center) / reach, Fourier features if any, then linear layers with activations between
-    them. Dropout masks come from the network's own generator and are drawn in training mode only.
+    The inputs are scaled to (x - center) / reach, then mapped to Fourier features, if any, and then passed
+    through linear layers with activations between them. Dropout masks are drawn from the network's own
+    generator, and only in training mode.
 
     Parameters
     ----------
@@ -40,11 +41,11 @@ class MLP(Network):
     activation
         A smooth function, such as `torch.tanh`.
     dropout
-        Probability that a neuron is dropped in training.
+        The probability that a neuron is dropped in training.
     where
-        "last" applies dropout to the last hidden layer only, "all" to every hidden layer.
+        "last" applies dropout only to the last hidden layer, and "all" applies it to every hidden layer.
     seed
-        Seed of the initial weights, the Fourier features and the dropout masks.
+        The seed of the initial weights, the Fourier features and the dropout masks.
     periodic
         The axes along which the network is periodic, by number.
     fourier
@@ -128,7 +129,7 @@ class MLP(Network):
             The activations, shape (n, width).
         """
         h = self.entry(x)
-        # Without gradients tanh can work in place, which saves a pass through memory.
+        # Without gradients, tanh can work in place, which saves a pass through memory.
         in_place = self.activation is torch.tanh and not torch.is_grad_enabled()
         for i, layer in enumerate(self.linears[:-1]):
             h = layer(h).tanh_() if in_place else self.activation(layer(h))
@@ -137,7 +138,7 @@ class MLP(Network):
         return h
 
     def entry(self, x: Tensor) -> Tensor:
-        """Return the input of the first linear layer: scaled coordinates, or Fourier features of them.
+        """Return the input of the first linear layer: the scaled coordinates or their Fourier features.
 
         Parameters
         ----------
@@ -151,8 +152,8 @@ class MLP(Network):
         """
         if x.shape[-1] != self.sizes[0]:  # a single column would be broadcast silently
             raise ValueError(
-                f"This network has {self.sizes[0]} inputs, and points of {x.shape[-1]} columns were given. "
-                "One point is one row: [[0.3, 0.9]]."
+                f"`x` should have {self.sizes[0]} columns, one per input of the network, got {x.shape[-1]}. "
+                "Pass one row per point, such as [[0.3, 0.9]]."
             )
         h = (x - self.center) / self.reach
         return h if self.waves is None else self.waves(h)
@@ -212,7 +213,7 @@ class MLP(Network):
         self.names = problem.names
 
     def as_layers(self, x: Tensor) -> tuple[Tensor, Layers] | None:
-        """Return the layers, if there is a hidden one and the activation is known."""
+        """Return the layers, if the network has a hidden layer and a known activation."""
         activation = ACTIVATIONS.get(self.activation)
         if activation is None or len(self.layers) < 2:
             return None
@@ -234,7 +235,7 @@ class MLP(Network):
 
     @property
     def stochastic(self) -> bool:
-        """Whether there is dropout."""
+        """Whether the network has dropout."""
         return self.dropout > 0
 
     def dropped(self) -> Mapping[str, Dropped]:
@@ -250,7 +251,7 @@ class MLP(Network):
 
     @torch.no_grad()
     def initialize(self) -> None:
-        """Draw Xavier-uniform weights with the gain of tanh, and biases uniform in +-1 / sqrt(fan in)."""
+        """Draw Xavier-uniform weights with the gain of tanh, and uniform biases within +-1 / sqrt(fan in)."""
         for layer in self.linears:
             n_out, n_in = layer.weight.shape
             bound = 5 / 3 * math.sqrt(6 / (n_in + n_out))
@@ -277,27 +278,27 @@ def mlp(
     problem
         The problem, whose domain scales the inputs, or the number of inputs.
     widths
-        The widths of the hidden layers. The default is three layers of 24, with initial weights of the last
-        layer divided by 10, which suits Gauss-Newton steps. With `dropout` it is three layers of 16 neurons
-        per input and output, at least 32 and at most 64, which suits Adam.
+        The widths of the hidden layers. The default is three layers of 24 neurons, with the initial weights
+        of the last layer divided by 10, which suits Gauss-Newton steps. With `dropout`, the default is three
+        layers of 16 neurons per input and output, at least 32 and at most 64, which suits Adam.
     outputs
         The number of outputs, by default that of the problem, or 1.
     activation
         A smooth function such as `torch.tanh`, `torch.sin` or `torch.nn.functional.gelu`.
     dropout
-        Probability that a neuron is dropped in training.
+        The probability that a neuron is dropped in training.
     where
-        "last" applies dropout to the last hidden layer only; "all" applies it to every hidden layer, which
+        "last" applies dropout only to the last hidden layer; "all" applies it to every hidden layer, which
         usually ruins the fit of a PINN.
     periodic
-        Axes along which the network is periodic, by name or number, with the extent of the domain as the
-        period: its inputs are their sines and cosines. Without `widths`, the default is the axes of the
-        problem's `Periodic` conditions.
+        The axes along which the network is periodic, by name or number. Their sines and cosines, with the
+        extent of the domain as the period, replace these coordinates as inputs. Without `widths`, the default
+        is the axes of the problem's `Periodic` conditions.
     fourier
         `(n, spread)` adds n random Fourier features of the other axes. Their frequencies are normal with the
         standard deviation `spread` per half extent of the domain.
     seed
-        Seed of the initial weights, the Fourier features and the dropout masks.
+        The seed of the initial weights, the Fourier features and the dropout masks.
 
     Returns
     -------
@@ -315,7 +316,8 @@ def mlp(
     """
     if isinstance(widths, int):
         raise TypeError(
-            f"`widths` should list the hidden layers, such as [{widths}, {widths}], got {widths}."
+            f"`widths` should be a list of the widths of the hidden layers, such as [{widths}, {widths}], "
+            f"got {widths}."
         )
     given = None if isinstance(problem, SupportsIndex) else as_problem(problem)
     if isinstance(problem, SupportsIndex):
@@ -333,9 +335,7 @@ def mlp(
         periodic = () if given is None or not automatic else around(given)
     for name, sizes in (("problem", [d]), ("widths", widths), ("outputs", [m])):
         if not all(isinstance(size, SupportsIndex) and index(size) >= 1 for size in sizes):
-            raise ValueError(
-                f"`{name}` should give whole numbers of 1 or more, got {', '.join(map(repr, sizes))}."
-            )
+            raise ValueError(f"`{name}` should be positive integers, got {', '.join(map(repr, sizes))}.")
     wanted = (periodic,) if isinstance(periodic, str | int) else tuple(periodic)
     numbers = tuple(position(axis, axes, "axis") for axis in wanted)
     net = MLP([d, *widths, m], activation, dropout, where, seed, numbers, fourier)
@@ -359,17 +359,17 @@ def _n_features(d: int, periodic: Sequence[int], fourier: Sequence[float] | None
     if not all(isinstance(axis, int) and 0 <= axis < d for axis in periodic) or len({*periodic}) < len(
         periodic
     ):
-        raise ValueError(f"`periodic` should be different axes from 0 to {d - 1}, got {list(periodic)}.")
+        raise ValueError(f"`periodic` should be distinct axes from 0 to {d - 1}, got {list(periodic)}.")
     if fourier is None:
         return d + len(periodic)
     count, spread = fourier
     if not (isinstance(count, int) and 0 < count <= LARGEST and 0 < spread < math.inf):
-        raise ValueError(f"`fourier` should be a number of waves and their spread, got {fourier}.")
+        raise ValueError(f"`fourier` should be a pair, the number of waves and their spread, got {fourier}.")
     return d + len(periodic) + 2 * count
 
 
 def _waves(d: int, periodic: tuple[int, ...], fourier: tuple[int, float] | None, seed: int) -> Waves | None:
-    """Sines and cosines of periodic axes, the other axes unchanged, and random Fourier features of those."""
+    """Sines and cosines of periodic axes, the other axes, and random Fourier features of the other axes."""
     if not periodic and fourier is None:
         return None
     others = [axis for axis in range(d) if axis not in periodic]
@@ -409,7 +409,7 @@ def _made(parts: dict[str, Any]) -> MLP:
     features = seen * sizes[0] if periodic or fourier else 0
     layers = sum(a * b for a, b in itertools.pairwise((seen, *sizes[1:])))
     if features + layers > sum(w.numel() for w in weights.values()):
-        raise ValueError("Layers should be as large as their weights, these are larger.")
+        raise ValueError("Layers should be as large as their weights, got larger layers.")
     known = {function.__name__: function for function in ACTIVATIONS}
     net = MLP(
         sizes,
@@ -432,20 +432,20 @@ kept(parts=_parts, made=_made)(MLP)
 class Constrained(Network):
     """A network with hard constraints: u = lift(x) + bubble(x) net(x).
 
-    The conditions hold exactly, whatever the weights are. `Constrained.of(problem, net)` constructs both
-    functions for Dirichlet and Initial conditions.
+    The conditions hold exactly for all weights. `Constrained.of(problem, net)` constructs `lift` and `bubble`
+    for Dirichlet and Initial conditions.
 
     Parameters
     ----------
     net
-        The network inside.
+        The inner network.
     lift
-        A function that meets all conditions, from points (n, d) to outputs (n, m).
+        A function from points (n, d) to outputs (n, m) that satisfies all conditions.
     bubble
-        A function (n, 1) that vanishes where the conditions hold, to second order if they contain
-        derivatives.
+        A function from points (n, d) to values (n, 1) that vanishes where the conditions hold, to second
+        order if they contain derivatives.
     met
-        The positions of the conditions that hold exactly; None stands for all of them.
+        The indices of the conditions that hold exactly; None means all conditions.
 
     Examples
     --------
@@ -479,7 +479,7 @@ class Constrained(Network):
         problem
             A problem on a shape composed of Box, Disk, Sphere and Polygon.
         net
-            The network inside.
+            The inner network.
 
         Returns
         -------
@@ -519,7 +519,7 @@ class Constrained(Network):
         return getattr(self.net, "names", None)
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the penultimate layer of the network inside.
+        """Return the penultimate layer of the inner network.
 
         Parameters
         ----------
@@ -535,7 +535,7 @@ class Constrained(Network):
 
     @property
     def inner(self) -> nn.Module:
-        """The network inside."""
+        """The inner network."""
         return self.net
 
     def compose(self, field: Field, x: Tensor) -> Field:
@@ -543,37 +543,37 @@ class Constrained(Network):
         return ConstrainedField(field, self.lift, self.bubble, x)
 
     def known_derivative(self, x: Tensor, axes: tuple[int, ...]) -> Tensor | None:
-        """Return a derivative by the product rule, if the network inside computes its own."""
+        """Return a derivative by the product rule, if the inner network computes its own derivatives."""
         if not has_derivatives(core_of(self)):
             return None
         return self.compose(AutogradField(self.net, x), x).partial(axes)
 
     def meets(self, problem: Problem) -> Collection[int]:
-        """Return the conditions met by lift and bubble (all if `met` is None) or by the network inside."""
+        """Return the conditions met by lift and bubble (all if `met` is None) or by the inner network."""
         conditions = range(len(conditions_in(problem)))
         return conditions if self.met is None else {*self.met, *self._traits.meets(problem)}
 
     @property
     def meets_start(self) -> bool:
-        """Whether the initial state may be built in: always, as lift and bubble are arbitrary."""
+        """Whether the initial state may be built in, which is always True for arbitrary lift and bubble."""
         return True
 
     @property
     def shape(self) -> tuple[int, int] | None:
-        """The shape of the network inside."""
+        """The shape of the inner network."""
         return self._traits.shape
 
     def adapt(self, problem: Problem) -> None:
-        """Prepare the network inside."""
+        """Prepare the inner network."""
         self._traits.adapt(problem)
 
     @property
     def stochastic(self) -> bool:
-        """Whether the network inside is random in training mode."""
+        """Whether the inner network is random in training mode."""
         return self._traits.stochastic
 
     def dropped(self) -> Mapping[str, Dropped]:
-        """Return the layers of the network inside."""
+        """Return the layers of the inner network."""
         return {f"net.{name}": found for name, found in self._traits.dropped().items()}
 
     @property
@@ -582,7 +582,7 @@ class Constrained(Network):
 
 
 def _parts_of_constrained(net: Constrained) -> dict[str, Any]:
-    """The network inside with the problem that defines lift and bubble, or with both functions."""
+    """The inner network with the problem that defines lift and bubble, or with both functions."""
     owner = getattr(net.lift, "__self__", None)
     if owner is None or owner is not getattr(net.bubble, "__self__", None):
         return {"net": net.net, "lift": net.lift, "bubble": net.bubble, "met": net.met}

@@ -1,7 +1,7 @@
-"""The traits of a network: how training, verdicts and predictors have to treat it.
+"""The traits of a network, which determine how training, verdicts and predictors treat it.
 
 A class of networks derives from `Network` and overrides the traits in which it differs from an ordinary
-module; no other code asks for its class. `traits_of` gives the traits of any torch module.
+module; no other code tests for the class. `traits_of` returns the traits of any torch module.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ DROPOUT = (
 
 
 class Dropped(NamedTuple):
-    """A linear layer whose inputs are dropped out in training, each with probability `p`."""
+    """A linear layer whose inputs are each dropped in training with probability `p`."""
 
     layer: nn.Linear
     p: float
 
 
 class Network(nn.Module):
-    """A torch module that declares how it is trained; every trait has a default.
+    """A torch module that declares its traits for training; every trait has a default.
 
     `pinn.fit`, `pinn.verdict` and the predictors accept any torch module. Derive from `Network` to declare
-    derivatives in closed form, conditions that hold by construction, linear layers, or random numbers, and
-    override only the traits that differ from the defaults.
+    derivatives in closed form, conditions that hold by construction, linear layers, or random numbers.
+    Override only the traits that differ from the defaults.
 
-    A module that draws random numbers keeps its `torch.Generator` in the attribute `generator`, so that
-    checkpoints store its state and L-BFGS repeats its draws. A module that owns weights has a method
-    `reset_parameters`, as torch's layers do, which draws new ones for restarts.
+    A module that draws random numbers should keep its `torch.Generator` in the attribute `generator`, so that
+    checkpoints store the state and L-BFGS repeats the draws. A module with its own weights should have a
+    method `reset_parameters`, as in torch's layers, which draws new weights for restarts.
 
     Examples
     --------
@@ -80,23 +80,23 @@ class Network(nn.Module):
     def adapt(self, problem: Problem) -> None:
         """Prepare for training on the domain of a problem, for example by scaling the inputs.
 
-        Training calls it on a copy of the network, once for each window of time.
+        Training calls this method on a copy of the network, once per time window.
 
         Parameters
         ----------
         problem
-            The problem, on the whole domain or on one window of time.
+            The problem, on the whole domain or on one time window.
         """
 
     def known_derivative(self, x: Tensor, axes: tuple[int, ...]) -> Tensor | None:
-        """Return a derivative of the outputs; None where autograd should compute it.
+        """Return a derivative of the outputs; None if autograd should compute it.
 
         Parameters
         ----------
         x
             Points, shape (n, d).
         axes
-            The axes of the derivative, sorted: `(0, 0)` is the second derivative along the first axis.
+            The sorted axes of the derivative; `(0, 0)` is the second derivative along the first axis.
 
         Returns
         -------
@@ -116,14 +116,14 @@ class Network(nn.Module):
         Returns
         -------
         tuple[Tensor, Layers] | None
-            The scaled points and the layers, which hold the parameters themselves; None if the network has
-            another structure.
+            The scaled points and the layers, which contain the parameters themselves; None if the network has
+            a different structure.
         """
         return None
 
     @property
     def inner(self) -> nn.Module:
-        """The network that this one transforms; by default the network itself."""
+        """The network that this network transforms; by default the network itself."""
         return self
 
     def compose(self, field: Field, x: Tensor) -> Field:
@@ -144,7 +144,7 @@ class Network(nn.Module):
         return field
 
     def meets(self, problem: Problem) -> Collection[int]:
-        """Return the numbers of the conditions that the network meets exactly, whatever its weights.
+        """Return the indices of the conditions that the network satisfies exactly for all weights.
 
         Parameters
         ----------
@@ -154,45 +154,45 @@ class Network(nn.Module):
         Returns
         -------
         Collection[int]
-            Positions in `problem.conditions()`; training leaves these conditions out of the loss.
+            Indices into `problem.conditions()`; training omits these conditions from the loss.
         """
         return ()
 
     @property
     def meets_start(self) -> bool:
-        """Whether the initial state is built in, so that no window of time can start from another one."""
+        """Whether the initial state is built in, so that time windows cannot start from a different state."""
         return False
 
     @property
     def last_layer(self) -> nn.Linear | None:
-        """The layer that maps the penultimate layer, `features(x)` if defined, to the outputs, if any."""
+        """The layer, if any, that maps the penultimate layer (`features(x)` if defined) to the outputs."""
         return None
 
     @property
     def stochastic(self) -> bool:
-        """Whether outputs in training mode are random, as with dropout."""
+        """Whether the outputs are random in training mode, as with dropout."""
         return any(isinstance(part, DROPOUT) and part.p > 0 for part in self.modules())
 
     def dropped(self) -> Mapping[str, Dropped]:
-        """Return the linear layers before which all dropout takes place, if that is so.
+        """Return the linear layers that directly follow dropout, if they account for all dropout.
 
-        Dropping the input of a linear layer is the same as setting a column of its weight to zero, so that
-        `pinn.predictors.Dropout` can draw weights in place of masks.
+        Dropping the input of a linear layer is the same as setting a column of its weight to zero, so
+        `pinn.predictors.Dropout` can draw weights instead of masks.
 
         Returns
         -------
         Mapping[str, Dropped]
-            The layers and their rates, by the name of the layer's weight among the parameters.
+            The layers and their rates, by the parameter name of the layer's weight.
         """
         return {}
 
     @property
     def windowed(self) -> bool:
-        """Whether it consists of one network for each window of time."""
+        """Whether the network consists of one network per time window."""
         return False
 
     def at_time(self, time: float) -> nn.Module:
-        """Return the network that answers for a time.
+        """Return the network that is responsible for a time.
 
         Parameters
         ----------
@@ -202,12 +202,12 @@ class Network(nn.Module):
         Returns
         -------
         nn.Module
-            One of the networks of the windows, or this network.
+            The network of the window, or this network itself.
         """
         return self
 
     def posed(self, problem: Problem) -> Problem:
-        """Return the problem with the conditions that the structure of the network adds to it.
+        """Return the problem with the conditions that the structure of the network adds.
 
         Parameters
         ----------
@@ -217,13 +217,14 @@ class Network(nn.Module):
         Returns
         -------
         Problem
-            The same equation, for example with continuity between windows of time as a condition.
+            The problem with the same equation and, for example, continuity between time windows as a
+            condition.
         """
         return problem
 
 
 class Plain(Network):
-    """The traits of a module that declares none."""
+    """The traits of a module that does not declare any."""
 
     net: nn.Module
 
@@ -242,11 +243,11 @@ class Plain(Network):
 
 
 class PlainSequential(Plain):
-    """The traits of a `torch.nn.Sequential`: linear layers if it alternates them with known activations."""
+    """The traits of a `torch.nn.Sequential`, which may alternate linear layers with known activations."""
 
     def as_layers(self, x: Tensor) -> tuple[Tensor, Layers] | None:
         """The layers, if all linear layers have a bias and all activations are known."""
-        parts = [part for part in self.net._modules.values() if part is not None]  # repeated ones included
+        parts = [part for part in self.net._modules.values() if part is not None]  # including repeated ones
         if len(parts) % 2 == 0 or len(parts) < 3:
             return None
         linears = [part for part in parts[::2] if isinstance(part, nn.Linear) and part.bias is not None]
@@ -281,7 +282,7 @@ class PlainSequential(Plain):
 
 
 def traits_of(net: nn.Module) -> Network:
-    """The traits of a module: its own, or the defaults.
+    """The traits of a module, either its own or the defaults.
 
     >>> traits_of(nn.Linear(2, 1)).stochastic
     False
@@ -297,13 +298,13 @@ def has_derivatives(net: nn.Module) -> bool:
 
 
 def core_of(net: nn.Module) -> nn.Module:
-    """The innermost network, without the transformations around it."""
+    """The innermost network, without its transformations."""
     inner = traits_of(net).inner
     return net if inner is net else core_of(inner)
 
 
 def composed(net: nn.Module, field: Field, x: Tensor) -> Field:
-    """The field of a network, given that of its core."""
+    """The field of a network, given the field of its core."""
     traits = traits_of(net)
     return field if traits.inner is net else traits.compose(composed(traits.inner, field, x), x)
 

@@ -1,4 +1,4 @@
-"""Windows of time: an evolution equation solved piecewise, each window starting from the end of the last."""
+"""Time windows: an evolution equation is solved piecewise, and each window starts from the previous end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from guardband.values import Names, Observations
 
 
 class Windowed(Network):
-    """A network for each window of time; the time of a point selects the network.
+    """A network for each time window; the time of a point selects the network.
 
     Parameters
     ----------
     nets
-        The networks in the order of time.
+        The networks, ordered by time.
     borders
-        The times between the windows, increasing.
+        The times between the windows, in increasing order.
 
     Examples
     --------
@@ -49,7 +49,8 @@ class Windowed(Network):
         super().__init__()
         if len(borders) != len(nets) - 1 or list(borders) != sorted(borders):
             raise ValueError(
-                f"{len(nets)} windows have {len(nets) - 1} borders between them, in order, got {borders!r}."
+                f"`borders` of {len(nets)} windows should be {len(nets) - 1} increasing times, got "
+                f"{borders!r}."
             )
         self.nets = nn.ModuleList(nets)
         self.register_buffer("borders", torch.tensor(list(borders), dtype=torch.float64))
@@ -95,7 +96,7 @@ class Windowed(Network):
 
     @property
     def windowed(self) -> bool:
-        """Whether it consists of one network for each window of time: always."""
+        """Whether the network consists of one network per time window, which is always True."""
         return True
 
     def at_time(self, time: float) -> nn.Module:
@@ -103,7 +104,7 @@ class Windowed(Network):
         return self.nets[int((self.borders <= time).sum())]
 
     def posed(self, problem: Problem) -> Problem:
-        """Return the problem with continuity between the windows as a further condition."""
+        """Return the problem with continuity between the windows as an additional condition."""
         borders = tuple(self.borders.tolist())
         return Joined(problem, borders) if borders else problem
 
@@ -142,14 +143,14 @@ class Within(Problem):
 
 @dataclass(frozen=True, eq=False)
 class Window(Within):
-    """A problem on a window of time, whose initial state is the final state of `before`, if given."""
+    """A problem on a time window, whose initial state is the final state of `before`, if given."""
 
     start: float
     end: float
     before: nn.Module | None = None
 
     def _inside(self) -> Domain:
-        """The same shape over this part of the time."""
+        """The same shape over this part of the time interval."""
         whole = self.problem.domain
         part, shape = Time(self.start, self.end, name=whole.names[-1]), whole.factors[0]
         return part if shape is None else shape * part
@@ -157,7 +158,7 @@ class Window(Within):
     domain: ClassVar[Domain] = computed(_inside)
 
     def conditions(self) -> list[Condition]:
-        """The conditions, with the final state of the window before as the initial state."""
+        """The conditions, with the final state of the previous window as the initial state."""
         return [self._here(condition) for condition in conditions_in(self.problem)]
 
     def _here(self, condition: Condition) -> Condition:
@@ -186,14 +187,14 @@ class Window(Within):
 
 @dataclass(frozen=True, eq=False)
 class Continuity(Condition):
-    """u is continuous at each border, and so is du/dt if the problem has an initial velocity."""
+    """Continuity of u at each border, and of du/dt if the problem has an initial velocity."""
 
     borders: tuple[float, ...]
     velocity: bool = False
     together: ClassVar[int] = 2
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """Pairs of points, about n in total: just before a border, and at it."""
+        """Pairs of points, about n in total, with one point just before a border and one at the border."""
         how = "even" if generator is None else "random"
         seed = 0 if generator is None else int(torch.randint(2**31, (), generator=generator))
         each = max(1, n // (2 * len(self.borders)))
@@ -227,22 +228,23 @@ class Joined(Within):
 
 
 def borders_of(problem: Problem, net: nn.Module, windows: int) -> list[float]:
-    """The ends of equal windows of time, including the start and end of the problem."""
+    """The ends of time windows of equal length, including the start and end of the problem."""
     whole, name = problem.domain, type(problem).__name__
     if windows > 1 and not (whole.factors[1] is not None and (starts(problem) or problem.terms())):
         raise ValueError(
-            f"{name} cannot be solved in {windows} windows of time: it has no time axis with a start, as "
-            "domain = pinn.Segment(0, 1) * pinn.Time(0, 5) with pinn.Initial(...) has. Leave `windows` out."
+            f"{name} cannot be solved in {windows} time windows, since it needs a time axis with an initial "
+            "condition, such as domain = pinn.Segment(0, 1) * pinn.Time(0, 5) with pinn.Initial(...). Omit "
+            "`windows`."
         )
     if windows > 1 and problem.terms():
         raise ValueError(
-            f"{name} cannot be solved in {windows} windows of time: its terms concern all times. Leave "
-            "`windows` out."
+            f"{name} cannot be solved in {windows} time windows, since its terms involve all times. Omit "
+            "`windows`."
         )
     if windows > 1 and traits_of(net).meets_start:
         raise ValueError(
-            f"A network that meets conditions exactly cannot be trained in {windows} windows of time: it "
-            "is bound to the start of the first. Give the network inside it, or leave `windows` out."
+            f"A network that satisfies conditions exactly cannot be trained in {windows} time windows, "
+            "since it is bound to the initial state of the first. Pass its inner network, or omit `windows`."
         )
     start, end = whole.lower[-1], whole.upper[-1]
     return [start + (end - start) * k / windows for k in range(windows)] + [end]
@@ -260,7 +262,7 @@ def _initials(problem: Problem) -> list[Initial]:
 
 
 def data_in(data: Observations | None, domain: Domain) -> Observations | None:
-    """The observations in a window of time; None if there are none."""
+    """The observations in a time window; None if there are none."""
     if data is None:
         return None
     x, y = (to_torch(part) for part in data)

@@ -1,4 +1,4 @@
-"""Plots of the PINN engine: regions of coefficients, training histories, chains of a sampler."""
+"""Plots of the PINN engine: coefficient regions, training histories, and sampler chains."""
 
 from guardband.pinn.inverse.estimates import misfit, region, residuals
 from guardband.pinn.plot.runs import history, trace

@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 LINES = ("-", "--", "-.", ":")
-"""Line styles; combined with the colors they give 28 different lines."""
+"""Line styles, which combine with the colors to 28 different lines."""
 
 
 def history(fitted: Fitted, *, ax: Axes | None = None) -> Axes:
-    """Plot the mean squares of data, equations and conditions over the steps of a training.
+    """Plot the mean squares of data, equations and conditions over the training steps.
 
-    Each is in its own units; conditions that hold exactly are left out. A thin line marks the end of
-    Adam. Networks saved without a record by name show the sums.
+    Each mean square is in its own units, and conditions that hold exactly are omitted. A thin line marks the
+    end of Adam. For networks saved without a record by name, the plot shows the sums.
 
     Parameters
     ----------
     fitted
         The result of `pinn.fit`.
     ax
-        The axes to draw on; by default new ones.
+        The axes to draw on; new axes by default.
 
     Returns
     -------
@@ -50,10 +50,10 @@ def history(fitted: Fitted, *, ax: Axes | None = None) -> Axes:
     """
     rows = getattr(fitted, "terms", ()) or getattr(fitted, "history", None)
     if rows is None:
-        raise TypeError(f"`fitted` should be what pinn.fit returned, got {type(fitted).__name__}.")
+        raise TypeError(f"`fitted` should be the result of pinn.fit, got {type(fitted).__name__}.")
     if not rows:
         raise ValueError(
-            "This network has no history: pinn.fit writes one, every 50 steps. Train it by pinn.fit."
+            "This network has no history. Train it by pinn.fit, which records a history every 50 steps."
         )
     ax = axes(ax)
     steps = [row["step"] for row in rows]
@@ -80,7 +80,7 @@ def trace(diagnostics: Diagnostics, of: str | int = "U", *, ax: Axes | None = No
     of
         "U", "|theta|", or the number of a probe point.
     ax
-        The axes to draw on; by default new ones.
+        The axes to draw on; new axes by default.
 
     Returns
     -------

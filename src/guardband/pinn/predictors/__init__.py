@@ -1,4 +1,4 @@
-"""Predictors that use a network's weights: draws of them, Laplace approximations, and the tangent space."""
+"""Predictors based on a network's weights: weight draws, Laplace approximations, and the tangent space."""
 
 from guardband.pinn.predictors.draws import Draws
 from guardband.pinn.predictors.dropout import Dropout

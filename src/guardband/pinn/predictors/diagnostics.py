@@ -15,7 +15,7 @@ from guardband.base.kept import kept
 @kept
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
-    """Diagnostics of chains of weights; the first axis counts chains, the second draws.
+    """Diagnostics of chains of weights; the first axis is over chains, the second over draws.
 
     R-hat and the effective sample size are ArviZ's rank-normalized split and bulk versions.
 
@@ -52,7 +52,7 @@ class Diagnostics:
 
     @cached_property
     def rhat(self) -> dict[str, float]:
-        """R-hat of U, of |theta| and of the worst prediction; above 1.05 the chains disagree."""
+        """R-hat of U, of |theta| and of the worst prediction; above 1.05, the chains disagree."""
         return {name: max(map(_rhat, series)) for name, series in self._series()}
 
     @cached_property
@@ -66,7 +66,7 @@ class Diagnostics:
         worst = max(self.rhat, key=lambda name: self.rhat[name])
         if self.divergences.sum() > 0.01 * self.energy.size:
             share = self.divergences.sum() / self.energy.size
-            return f"{share:.0%} of the draws diverged: do not use them; take a longer warm-up."
+            return f"{share:.0%} of the draws diverged. Do not use the draws; increase `warmup`."
         if not self.rhat[worst] <= 1.05:
             norm = float(self.norm.mean())
             if norm < 0.5 * self.prior_norm:
@@ -102,7 +102,7 @@ def _ess(series: np.ndarray) -> float:
 
 
 def _two_chains(series: np.ndarray) -> np.ndarray:
-    """At least two chains, as ArviZ requires: a single one is cut in half."""
+    """At least two chains, as required by ArviZ; a single chain is cut in half."""
     if len(series) > 1:
         return series
     half = series.shape[1] // 2

@@ -1,4 +1,4 @@
-"""A network with many draws of its weights, whose disagreement is the scale."""
+"""A network with many draws of its weights, whose spread is the scale."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StackedWeights(Predictor):
         self.stacked, self.training_data = dict(stacked), training_data
 
     def __call__(self, x: Array) -> Prediction:
-        """Mean and standard deviation over the draws; the memory does not depend on their number."""
+        """Mean and standard deviation over the draws, with memory independent of the number of draws."""
         parts = [torch.std_mean(doubled(part), dim=0) for part in self._parts(x)]
         spread, mean = (torch.cat(found) for found in zip(*parts, strict=True))
         return Prediction(x, like(x, mean), like(x, spread))
@@ -72,7 +72,7 @@ class StackedWeights(Predictor):
 
 @kept
 class Draws(StackedWeights):
-    """A network with given draws of its weights: their mean, with the standard deviation as the scale.
+    """A network with given draws of its weights, which returns the mean with the standard deviation as scale.
 
     The draws are stored, so the predictor is a fixed function.
 
@@ -81,13 +81,13 @@ class Draws(StackedWeights):
     net
         The network.
     stacked
-        Draws of some parameters by name, shape (draws, ...). All draws share the other parameters.
+        Draws of some parameters by name, each of shape (draws, ...). All draws share the other parameters.
     training_data
-        The observations that the network was trained on.
+        The training observations of the network.
 
     Notes
     -----
-    Cost: as many evaluations of the network per point as there are draws.
+    Cost: one evaluation of the network per point and draw.
 
     Examples
     --------

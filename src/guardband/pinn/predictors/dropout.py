@@ -22,26 +22,26 @@ from guardband.values import Observations
 class Dropout(StackedWeights):
     """Monte Carlo dropout with fixed masks.
 
-    In a draw the same neurons are dropped at all points, and each neuron is dropped in the same number of
-    draws. If dropout acts on the last hidden layer only, the mean is that of the whole network.
+    In each draw the same neurons are dropped at all points, and each neuron is dropped in the same number of
+    draws. If dropout acts only on the last hidden layer, the mean is that of the network without dropout.
 
     Parameters
     ----------
     model
         A network trained with dropout: the result of `pinn.fit` with `pinn.mlp(..., dropout=0.05)`, or any
-        torch module that contains `torch.nn.Dropout` layers. Dropout elsewhere, such as
-        `torch.nn.functional.dropout` or inside an attention layer, is off.
+        torch module that contains `torch.nn.Dropout` layers. Other dropout, such as
+        `torch.nn.functional.dropout` or dropout inside an attention layer, is switched off.
     draws
         The number of masks.
     seed
         The seed of the masks.
     training_data
-        The observations that the network was trained on; by default those of `model`.
+        The training observations of the network; by default those of `model`.
 
     Notes
     -----
-    Cost: one training with dropout. Each point takes `draws` evaluations, of the last layer only if dropout
-    acts on the last hidden layer of an `mlp` or a `torch.nn.Sequential`.
+    Cost: one training run with dropout. Each point takes `draws` evaluations, which involve only the last
+    layer if dropout acts on the last hidden layer of an `mlp` or a `torch.nn.Sequential`.
 
     Examples
     --------

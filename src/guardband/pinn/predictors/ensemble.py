@@ -1,4 +1,4 @@
-"""Training of ensembles: the same problem from several starts, in several processes."""
+"""Training of ensembles, on the same problem from several starts, in several processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from guardband.predictors import Ensemble
 from guardband.values import Observations
 
 Job: TypeAlias = tuple[nn.Module, int]
-"""An untrained network and the seed of its training."""
+"""An untrained network and its training seed."""
 
 
 @takes_old_places
@@ -50,7 +50,7 @@ def train_ensemble(
     seeds
         The seeds of the members.
     on
-        The number of processes on this machine, with one thread each; None trains here.
+        The number of processes on this machine, with one thread each; None trains in the current process.
     progress
         Whether to show a progress bar.
     **options
@@ -78,8 +78,8 @@ def train_ensemble(
     first, *rest = (flat_weights(net) for net, _ in jobs)
     if any(torch.equal(first, other) for other in rest):
         raise ValueError(
-            "`make_net(seed)` gave the same starting weights twice. Use the seed: "
-            "lambda seed: pinn.mlp(2, [32, 32], seed=seed)."
+            "`make_net(seed)` returned the same initial weights twice. Use the seed, as in lambda seed: "
+            "pinn.mlp(2, [32, 32], seed=seed)."
         )
     one = partial(_train_one, problem, training_data, options)
     with tqdm(total=len(jobs), disable=not progress, desc="ensemble", unit="net") as bar:

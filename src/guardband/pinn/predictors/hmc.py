@@ -21,16 +21,16 @@ TREE_DEPTH = 6
 """The base-2 logarithm of the largest number of gradients per draw of NUTS."""
 
 PROBES = 16
-"""The number of points of the domain whose predictions the diagnostics follow."""
+"""The number of domain points at which the diagnostics record predictions."""
 
 
 @kept
 class HMC(StackedWeights):
     """Draws from the posterior of the weights by Pyro, with one chain from each fitted network.
 
-    The posterior is that of the likelihood of the training, under a normal prior. For networks with thousands
-    of weights no affordable run leaves the neighborhood of its start; `diagnostics.verdict` then says so, and
-    the spread is a local scale only.
+    The posterior combines the training likelihood with a normal prior. For networks with thousands of
+    weights, no affordable run leaves the neighborhood of its start. `diagnostics.verdict` then reports this,
+    and the spread is only a local scale.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class HMC(StackedWeights):
     draws
         The number of draws of each chain.
     warmup
-        The number of draws in which the step size adapts.
+        The number of draws during which the step size is adapted.
     leapfrog
         The number of gradients per draw.
     sampler
@@ -49,14 +49,14 @@ class HMC(StackedWeights):
     n_interior, n_boundary
         The numbers of points for equation and conditions.
     seed
-        The seed of points and chains.
+        The seed of the points and chains.
     progress
         Whether to show a progress bar.
 
     Notes
     -----
-    Cost: (warmup + draws) x leapfrog gradients per chain, about two trainings each by default; each point
-    takes as many evaluations as there are draws. Needs `pip install "guardband[bayes]"`.
+    Cost: (warmup + draws) x leapfrog gradients per chain, about two training runs each by default; each point
+    takes one evaluation per draw. This requires `pip install "guardband[bayes]"`.
 
     Examples
     --------
@@ -94,7 +94,8 @@ class HMC(StackedWeights):
         sizes = sorted({len(potential.start) for potential in potentials})
         if len(sizes) > 1:
             raise ValueError(
-                "All networks should have the same layers, since draws of all chains are kept together; got "
+                "All networks should have the same layers, since the draws of all chains are stored "
+                "together, got "
                 f"networks of {' and '.join(map(str, sizes))} weights."
             )
         total = len(potentials) * (draws + warmup)
@@ -134,9 +135,9 @@ def _chain(
     seed: int,
     bar: tqdm,
 ) -> dict[str, Any]:
-    """One chain: its draws (draws, P), energies, acceptance rate, step size and divergences."""
+    """One chain, with its draws (draws, P), energies, acceptance rate, step size and divergences."""
     mcmc = extras.load("pyro.infer.mcmc", "bayes")
-    # A diagonal mass matrix: the spread of each weight for a quadratic misfit, given the others.
+    # The mass matrix is diagonal, with the spread of each weight for a quadratic misfit, given the others.
     unit = (potential.gradients().square().sum(0) + potential.scales**-2) ** -0.5
     kernel_of = _followed(mcmc.NUTS if sampler == "nuts" else mcmc.HMC, leapfrog)
     energies: list[tuple[float, float]] = []

@@ -35,7 +35,7 @@ from guardband.values import Observations, Prediction, Predictor
 
 @dataclass(frozen=True, eq=False)
 class _Linearized(Predictor):
-    """The posterior of some weights, and the network linearized in them."""
+    """The posterior of some weights, and the network linearized in these weights."""
 
     fitted: Fitted
     prior: float | None = None
@@ -90,26 +90,26 @@ class _Linearized(Predictor):
 @kept
 @dataclass(frozen=True, eq=False)
 class Laplace(_Linearized):
-    """The full Laplace approximation: all weights, generalized Gauss-Newton, linearized, in float64.
+    """The full Laplace approximation, linearized, with the generalized Gauss-Newton matrix of all weights.
 
     Parameters
     ----------
     fitted
         A network trained with observations. The noise scales are those of its likelihood.
     prior
-        The prior standard deviation of a weight; by default the value of largest marginal likelihood.
+        The prior standard deviation of a weight; by default the value with the largest marginal likelihood.
     physics
         Whether equation and conditions are part of the posterior. Without them, as in other libraries, the
         scale is usually no better than a constant.
     n_interior, n_boundary
-        The numbers of points for equation and conditions; by default those of the training.
+        The numbers of points for equation and conditions; by default those used in training.
     seed
         The seed of these points.
 
     Notes
     -----
-    Cost: some seconds in addition to the training; each point takes a product of all weights with as many
-    rows as there are misses, about 1500. A network of P weights needs 12 P kB.
+    Cost: some seconds in addition to training; each point takes a product of all weights with one row per
+    miss, about 1500 rows. A network with P weights needs 12 P kB.
 
     Examples
     --------
@@ -131,21 +131,21 @@ class Laplace(_Linearized):
 @kept
 @dataclass(frozen=True, eq=False)
 class LastLayerLaplace(_Linearized):
-    """The Laplace approximation of the last layers alone, with fixed features below them.
+    """The Laplace approximation of only the last layers, with fixed features below them.
 
-    Networks often narrow towards their output, and a single layer then has too few directions of uncertainty;
-    two, the default, are nearly as good as all (`results/predictors.md`).
+    Networks often narrow toward their output, and a single layer then has too few directions of uncertainty.
+    Two layers, the default, are nearly as good as all layers (`results/predictors.md`).
 
     Parameters
     ----------
     fitted
         A network trained with observations. The noise scales are those of its likelihood.
     prior
-        The prior standard deviation of a weight; by default the value of largest marginal likelihood.
+        The prior standard deviation of a weight; by default the value with the largest marginal likelihood.
     physics
         Whether equation and conditions are part of the posterior.
     n_interior, n_boundary
-        The numbers of points for equation and conditions; by default those of the training.
+        The numbers of points for equation and conditions; by default those used in training.
     seed
         The seed of these points.
     layers
@@ -153,8 +153,8 @@ class LastLayerLaplace(_Linearized):
 
     Notes
     -----
-    Cost: a small fraction of a training; each point takes one more evaluation and a product with a square
-    matrix of the size of those layers. With `layers=1` the cost is negligible.
+    Cost: a small fraction of a training run; each point takes one more evaluation and a product with a square
+    matrix of the size of the last layers. With `layers=1` the cost is negligible.
 
     Examples
     --------
@@ -198,10 +198,10 @@ class LastLayerLaplace(_Linearized):
 
     @cached_property
     def _whitening(self) -> tuple[Tensor, Tensor, Tensor]:
-        """A linear layer and a constant; the norm of both outputs together is the scale.
+        """A linear layer and a constant; the norm of the concatenated outputs is the scale.
 
-        The inverse of the factor is rotated so that it has as many rows as there are features, and one that
-        depends on the bias alone. It is as accurate as the features.
+        The inverse of the factor is rotated so that it has one row per feature, and one row that depends only
+        on the bias. The result is as accurate as the features.
         """
         with torch.inference_mode(False):  # the result is reused in other modes
             return self._whitened()
@@ -225,7 +225,7 @@ class LastLayerLaplace(_Linearized):
 
 @kept
 class Posterior:
-    """The Gaussian posterior N(theta, (G^T G + 1/sd^2)^-1), where G has a row for each miss over its noise.
+    """The Gaussian posterior N(theta, (G^T G + 1/sd^2)^-1), where G has one row per miss, over its noise.
 
     It is computed in the space of weights or of misses, whichever is smaller.
     """
@@ -256,7 +256,7 @@ class Posterior:
 
 
 def _most_likely(eigenvalues: Tensor, theta: Tensor) -> float:
-    """The prior standard deviation of largest marginal likelihood, for weights theta."""
+    """The prior standard deviation with the largest marginal likelihood, for weights theta."""
     from scipy.optimize import minimize_scalar
 
     eigenvalues = eigenvalues.clamp(min=0)
@@ -270,7 +270,7 @@ def _most_likely(eigenvalues: Tensor, theta: Tensor) -> float:
 
 
 class _LaplaceModule(nn.Module):
-    """The network's output, and the deviation of its linearization in the last layers, in float64."""
+    """The network's output and the standard deviation of its last-layer linearization, in float64."""
 
     known: Tensor
 

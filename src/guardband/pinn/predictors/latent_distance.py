@@ -1,4 +1,4 @@
-"""LatentDistance: a scale that is the distance to the training data in the penultimate layer."""
+"""LatentDistance: the distance to the training data in the penultimate layer, as a scale."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class LatentDistance(FarFromData):
     n_neighbors
         The number of nearest training points.
     training_data
-        The observations that the model was trained on.
+        The training observations of the model.
     search
-        The space in which neighbors are searched: "input", as in the paper, or "latent".
+        The space in which neighbors are searched, "input" (as in the paper, arXiv:2509.13717) or "latent".
     features
-        A function or module from x to the penultimate layer. Networks by `pinn.mlp` and `torch.nn.Sequential`
-        define it.
+        A function or module from x to the penultimate layer. Networks from `pinn.mlp` and
+        `torch.nn.Sequential` define this layer.
 
     Notes
     -----
-    Cost: nothing in addition to the training; each point takes one evaluation and a search in a tree.
+    Cost: none in addition to training; each point takes one evaluation and a tree search.
 
     Examples
     --------
@@ -97,13 +97,13 @@ class Features(torch.nn.Module):
 
 
 def penultimate(model: Model) -> torch.nn.Module:
-    """The network of a model with a known penultimate layer; an error says how to provide it."""
+    """The network of a model with a known penultimate layer; otherwise raise an error with advice."""
     net = getattr(model, "net", model) if not hasattr(model, "features") else model
     if isinstance(net, torch.nn.Module) and (
         hasattr(net, "features") or isinstance(net, torch.nn.Sequential)
     ):
         return net
     raise ValueError(
-        f"The penultimate layer of this {type(model).__name__} is not known. Give it as `features=`, "
-        "a function from x (n, d) to that layer (n, width)."
+        f"The penultimate layer of this {type(model).__name__} is unknown. Pass it as `features=`, a "
+        "function from x (n, d) to that layer (n, width)."
     )

@@ -15,7 +15,7 @@ from guardband.base.kept import kept
 from guardband.pinn.networks.traits import DROPOUT, core_of, traits_of
 
 OTHERS = DROPOUT[1:]
-"""Dropout layers that do not drop single neurons."""
+"""Dropout layers that do not drop individual neurons."""
 
 
 @kept(name="DropoutMasks")
@@ -23,9 +23,9 @@ OTHERS = DROPOUT[1:]
 class Masks:
     """Dropout masks for every call of every `torch.nn.Dropout` in a network, with `draws` masks each.
 
-    In a draw all points share the mask. A mask is drawn when the size of a layer is first known, from `seed`
-    and the layer's name alone, so the order of calls does not matter; it is then stored. `layers` maps the
-    names of the layers to their rates.
+    In each draw all points share the mask. A mask is drawn when the size of its layer is first known, only
+    from `seed` and the layer's name, so the order of calls does not matter. It is then stored. `layers` maps
+    the names of the layers to their rates.
     """
 
     layers: dict[str, float]
@@ -35,7 +35,7 @@ class Masks:
 
     @classmethod
     def of(cls, net: nn.Module, draws: int, seed: int) -> Masks:
-        """The masks of a network; an error explains why there are none."""
+        """The masks of a network; if it cannot have masks, an error explains the reason."""
         kind = type(net).__name__
         layers = {name: part.p for name, part in net.named_modules() if isinstance(part, nn.Dropout)}
         for name, part in net.named_modules():
@@ -46,20 +46,21 @@ class Masks:
                 )
         if not layers:
             raise ValueError(
-                f"This {kind} has no layer torch.nn.Dropout. Train one with `pinn.mlp(..., dropout=0.05)`, "
+                f"This {kind} has no layer torch.nn.Dropout. Train a network with `pinn.mlp(..., "
+                "dropout=0.05)`, "
                 "or with torch.nn.Dropout as a separate layer; torch.nn.functional.dropout cannot be "
                 "detected."
             )
         if not any(layers.values()):
             raise ValueError(
-                f"Every Dropout of this {kind} has p = 0: no neuron was ever dropped. Train with p > 0."
+                f"Every Dropout of this {kind} has p = 0, so no neuron was ever dropped. Train with p > 0."
             )
         if max(layers.values()) >= 1:
-            raise ValueError(f"A Dropout of this {kind} has p = 1: no neuron is left. Train with p < 1.")
+            raise ValueError(f"A Dropout of this {kind} has p = 1, so no neuron is left. Train with p < 1.")
         return cls({name: p for name, p in layers.items() if p}, draws, seed)
 
     def mask(self, layer: str, call: int, h: Tensor) -> Tensor:
-        """The masks (draws, features) of a layer for inputs (rows, features) at its call of this number."""
+        """The masks (draws, features) of a layer for inputs (rows, features) at the call with this index."""
         features, key = h.shape[1:], f"{layer} {call}"
         if key not in self.drawn:
             digest = hashlib.sha256(f"{self.seed} {key}".encode()).digest()
@@ -70,15 +71,15 @@ class Masks:
         mask = self.drawn[key]
         if h.shape[0] % self.draws or mask.shape[1:] != features:
             raise ValueError(
-                f"A Dropout should see rows, one per point and all of the same size, but `{layer}` saw the "
-                f"shape {tuple(h.shape)} for {self.draws} draws, after rows of {tuple(mask.shape[1:])}. Let "
-                "points be the first dimension there."
+                f"A Dropout should receive one row per point, all of the same size, but `{layer}` received "
+                f"the shape {tuple(h.shape)} for {self.draws} draws, after rows of {tuple(mask.shape[1:])}. "
+                "Make points the first dimension of its input."
             )
         return mask.to(h)
 
 
 def _hidden(part: nn.Module) -> bool:
-    """Whether a module has dropout that is not a layer of torch."""
+    """Whether a module has dropout that is not a torch layer."""
     random = core_of(part) is part and traits_of(part).stochastic
     return random and not any(isinstance(layer, DROPOUT) for layer in part.modules())
 
@@ -86,8 +87,8 @@ def _hidden(part: nn.Module) -> bool:
 class Silenced(nn.Module):
     """A network under masks: x (n, d) -> (draws, n, m).
 
-    Its layers are copies that share the weights of the original, and masks act on the outputs of the copied
-    Dropout layers. A call changes its state, so every thread needs its own.
+    The layers are copies that share the weights of the original, and masks act on the outputs of the copied
+    Dropout layers. A call changes the state of the module, so every thread needs its own instance.
     """
 
     net: nn.Module
@@ -104,7 +105,7 @@ class Silenced(nn.Module):
     def _silence(self, name: str, layer: nn.Module, _: object, h: Tensor) -> Tensor:
         mask = self.masks.mask(name, self.calls[name], h)[:, None]
         self.calls[name] += 1
-        parts = h.unflatten(0, (len(mask), -1))  # rows of one draw after the other
+        parts = h.unflatten(0, (len(mask), -1))  # the rows of the draws are concatenated
         return (parts.mul_(mask) if getattr(layer, "inplace", False) else parts * mask).flatten(0, 1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -114,13 +115,13 @@ class Silenced(nn.Module):
         kind = type(self.net).__name__
         if not isinstance(u, Tensor):
             raise TypeError(
-                f"A model should return one array, this {kind} returned a {type(u).__name__}. Wrap it in a "
-                "module that picks the part you want."
+                f"A model should return one array, but this {kind} returned a {type(u).__name__}. Wrap it "
+                "in a module that selects the relevant part."
             )
         if not self.calls:
             raise ValueError(
-                f"No Dropout of this {kind} took part in its forward pass, so all draws are the same. Call "
-                "it there as a layer."
+                f"No Dropout of this {kind} was used in its forward pass, so all draws are the same. Call "
+                "the Dropout layer in `forward`."
             )
         return (u[:, None] if u.ndim == 1 else u).unflatten(0, (self.masks.draws, -1))
 

@@ -1,7 +1,7 @@
-"""PinballNetwork: quantiles of the residuals by a small network, for all levels at once, as in the paper.
+"""PinballNetwork: residual quantiles from a small network for all levels, as in arXiv:2509.13717.
 
-The network is positive and monotone in the level by construction. With one shape for all levels it is
-exp(f(x)) times a factor per level; with a shape per level, a sum of softplus increments.
+The network is positive and monotone in the level by construction. With one shape for all levels, its output
+is exp(f(x)) times a factor per level. With a shape per level, its output is a sum of softplus increments.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from guardband.conformal.rank import Level, exact
 @kept
 @dataclass(frozen=True)
 class PinballNetwork:
-    """A network that learns where residuals are large, with the pinball loss over several levels.
+    """A network that learns the size of residuals at x by the pinball loss over several levels.
 
-    Quantiles are interpolated between the levels. Training stops at the smallest loss on a fifth of the rows,
-    which is held out.
+    Quantiles are interpolated between the levels. Training stops at the smallest loss on a held-out fifth of
+    the rows.
 
     Parameters
     ----------
     per_level
-        Whether every level has its own shape, as in the paper; bands are then not necessarily nested.
+        Whether every level has a separate shape, as in the paper (arXiv:2509.13717); the bands are then not
+        necessarily nested.
     levels
         The levels of the quantiles.
     widths
@@ -40,13 +41,13 @@ class PinballNetwork:
     frequencies
         The number of random Fourier features.
     bandwidth
-        The standard deviation of their frequencies, per half extent of the data.
+        The standard deviation of the frequencies of these features, per half extent of the data.
     steps
         The number of steps of Adam.
     learning_rate
         The learning rate of Adam.
     seed
-        The seed of weights and features.
+        The seed of the weights and features.
 
     Notes
     -----
@@ -118,7 +119,7 @@ class PinballNetwork:
 @kept
 @dataclass(frozen=True, eq=False)
 class PinballShape:
-    """The quantile of a `PinballNetwork` at a level, or its one shape for all levels."""
+    """The quantile of a `PinballNetwork` at a level, or its single shape for all levels."""
 
     net: QuantileCurves
     size: float
@@ -212,7 +213,7 @@ kept(parts=_parts, made=_made)(QuantileCurves)
 
 
 class _PinballModule(nn.Module):
-    """`PinballShape` at one level: two quantiles of its network, interpolated."""
+    """`PinballShape` at one level, as an interpolation of two quantiles of its network."""
 
     def __init__(self, shape: PinballShape, level: float) -> None:
         super().__init__()

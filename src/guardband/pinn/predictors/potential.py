@@ -1,9 +1,9 @@
-"""The negative log posterior of a network as a function of its weights in one vector.
+"""The negative log posterior of a network, as a function of a single vector of weights.
 
     U(theta) = n/2 ( data + physics + boundary: mean squares over noise variances ) + |theta / sd|^2 / 2
 
 Laplace approximations, variational inference and Hamiltonian Monte Carlo all use this function. Its gradient
-uses jets where they apply.
+uses jets if they apply.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from guardband.pinn.training.fitted import Fitted
 
 @dataclass(frozen=True)
 class Prior:
-    """A normal prior of the weights, N(0, sd^2).
+    """A normal prior for the weights, N(0, sd^2).
 
     Parameters
     ----------
     sd
         The standard deviation.
     fan_in
-        Whether the variance is sd^2 over the number of inputs of the layer.
+        Whether the variance is sd^2 divided by the number of inputs of the layer.
 
     Examples
     --------
@@ -81,8 +81,8 @@ class Prior:
 class Potential:
     """The negative log posterior U(theta) of a fitted network and its derivatives.
 
-    `potential(theta)` is a scalar that can be differentiated, and `start` holds the weights of the fitted
-    network. Equation and conditions are averaged over fixed points.
+    `potential(theta)` is a differentiable scalar, and `start` contains the weights of the fitted network.
+    Equation and conditions are averaged over fixed points.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class Potential:
     ) -> None:
         if not isinstance(fitted, Fitted):
             raise TypeError(
-                f"A posterior needs what `pinn.fit` returned (its equation, data and noise), got "
+                f"A posterior needs the result of `pinn.fit` (with its equation, data and noise), got "
                 f"{type(fitted).__name__}."
             )
         self.problem, self.likelihood, self.prior = fitted.problem, fitted.likelihood, prior or Prior()
@@ -142,8 +142,8 @@ class Potential:
         x, y = tensors_of(fitted.problem, fitted.training_data, net)
         if not len(x):
             raise ValueError(
-                "A posterior needs the observations the network was trained on; it has none. Train it with "
-                "some: pinn.fit(problem, net, observations)."
+                "A posterior needs the training observations of the network, but it has none. Train it with "
+                "observations, pinn.fit(problem, net, observations)."
             )
         generator = torch.Generator().manual_seed(seed)
         n_interior, n_boundary = (
@@ -211,7 +211,7 @@ class Potential:
         Parameters
         ----------
         names
-            The names of the weights, by default all.
+            The names of the weights; all weights by default.
         physics
             Whether equation and conditions are included.
 
@@ -225,7 +225,7 @@ class Potential:
         return math.sqrt(self.n) * slopes
 
     def unknown_gradients(self) -> Tensor:
-        """Return the gradients in the parameters of the problem's unknowns.
+        """Return the gradients with respect to the parameters of the problem's unknowns.
 
         Returns
         -------
@@ -242,7 +242,7 @@ def flat_weights(net: nn.Module) -> Tensor:
 
 
 def named(net: nn.Module, theta: Tensor) -> Mapping[str, Tensor]:
-    """Views of one vector of weights, or several (..., P), with the names and shapes of the network."""
+    """Views of one or several vectors of weights (..., P), with the names and shapes of the network."""
     shapes = {name: parameter.shape for name, parameter in net.named_parameters()}
     parts = theta.split([math.prod(shape) for shape in shapes.values()], dim=-1)
     leading = theta.shape[:-1]

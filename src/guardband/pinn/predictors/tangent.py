@@ -1,17 +1,17 @@
-"""Bands from few readings, which fit and calibrate a network that was trained on the equation alone.
+"""Bands from few readings, which both fit and calibrate a network that was trained only on the equation.
 
 Near its weights a network is linear in them. The Gauss-Newton curvature of equation and conditions is the
 precision of a Gaussian prior for a change of the weights. The n readings then define a ridge regression,
-whose leave-one-out predictions have a closed form. With mu_-i(x) and sd_-i(x), the mean and the standard
-deviation of a reading at x given all readings but i, and R_i = y_i - mu_-i(x_i), the ends of the band at x
-are order statistics of
+whose leave-one-out predictions have a closed form. Let mu_-i(x) and sd_-i(x) be the mean and the standard
+deviation of a reading at x given all readings except i, and let R_i = y_i - mu_-i(x_i). The ends of the band
+at x are order statistics of
 
     full          mu_-i(x) -+ |R_i| sd_-i(x) / sd_-i(x_i)
     jackknife+    mu_-i(x) -+ |R_i|
 
 The first is full conformal prediction with the score |e_i| / sqrt(1 - h_ii), where e_i is the residual and
 h_ii the leverage among n + 1 points. Since |M_ij| <= sqrt(M_ii M_jj) for the positive definite matrix M = 1 -
-H, the set of targets of each reading is one interval around the mean, and so is the whole set.
+H, the set of accepted targets for each reading is an interval around the mean, and so is the whole set.
 """
 
 from __future__ import annotations
@@ -59,23 +59,26 @@ KINDS = ("full", "jackknife+")
 @kept
 @dataclass(frozen=True, eq=False)
 class Tangent:
-    """The tangent space of a network that was trained on the equation alone, for bands from few readings.
+    """The tangent space of a network that was trained only on the equation, for bands from few readings.
 
-    The default scales are those of the training, which no readings have influenced. Keep it so: the guarantee
-    requires scales and weights that were fixed without the readings. Wrong scales cost width, never coverage.
-    If the equation is right, the network alone is better: `gb.calibrate(fitted, x, y)`.
+    The default scales are those of training, which used no readings. If you change them, do not use the
+    readings: the guarantee requires scales and weights that were fixed without the readings. Wrong scales
+    increase the width but never reduce the coverage. If the equation is correct, calibrating the network
+    alone is better: `gb.calibrate(fitted, x, y)`.
 
     Parameters
     ----------
     fitted
-        A network with one output, trained without readings and without windows of time; others are refused.
+        A network with one output, trained without readings and without time windows; all other networks are
+        refused.
     noise
         The standard deviation of a reading.
     physics
         The scale of the equation's residual, in its units, as in `pinn.Likelihood`.
     counts
-        The number of readings that the equation counts as; by default all of them. Its mean squares are
-        multiplied by this number, so half of it corresponds to a `physics` larger by the root of 2.
+        The number of readings to which the equation is equivalent; by default the actual number. The mean
+        squares of the equation are multiplied by this number, so halving it corresponds to increasing
+        `physics` by a factor of sqrt(2).
     prior
         The standard deviation of a change of a weight.
     n_interior, n_boundary
@@ -120,7 +123,7 @@ class Tangent:
     def calibrate(
         self, x: ArrayLike, y: ArrayLike, *, kind: Literal["full", "jackknife+"] = "full"
     ) -> TangentCalibrated:
-        """Return the band of some readings, all of which fit and calibrate.
+        """Return a calibrated predictor from readings, each of which both fits and calibrates.
 
         Parameters
         ----------
@@ -130,7 +133,7 @@ class Tangent:
             The readings, shape (n, 1).
         kind
             "full" guarantees the level, exactly k/(n + 1) for continuous noise. "jackknife+" guarantees 1 - 2
-            (1 - level) and is sometimes slightly narrower. Either takes milliseconds.
+            (1 - level) and is sometimes slightly narrower. Both take milliseconds.
 
         Returns
         -------
@@ -145,7 +148,8 @@ class Tangent:
         d = self.fitted.problem.domain.d
         if tuple(x.shape[1:]) != (d,) or tuple(y.shape) != (len(x), 1) or not len(x):
             raise ValueError(
-                f"Readings are x (n, {d}) and y (n, 1), one at least, got {tuple(x.shape)} and "
+                f"Readings should have shapes (n, {d}) for x and (n, 1) for y, with n of at least 1, got "
+                f"{tuple(x.shape)} and "
                 f"{tuple(y.shape)}."
             )
         if self.fitted.held_out is not None:
@@ -161,12 +165,12 @@ class Tangent:
         """Return the directions in weight space that equation and conditions leave open.
 
         A change of the weights is `modes` times r independent standard normals. Directions that change the
-        field at fixed points by less than a thousandth of the noise are left out.
+        field at fixed points by less than a thousandth of the noise are omitted.
 
         Parameters
         ----------
         n
-            The number of readings that equation and conditions count as.
+            The number of readings to which equation and conditions are equivalent.
 
         Returns
         -------
@@ -218,7 +222,7 @@ class Tangent:
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class TangentPrediction(Prediction):
-    """The mean and standard deviation of a reading given all readings, with coordinates in the tangent space.
+    """The mean and standard deviation of a new reading given all readings, with tangent-space coordinates.
 
     Parameters
     ----------
@@ -273,7 +277,8 @@ class Ridge:
         whitened = np.linalg.solve(root, f.T)  # (r, n)
         gain = np.linalg.solve(root.T, whitened) / self.noise**2
         diagonal = (1 - (whitened**2).sum(axis=0) / self.noise**2) / self.noise**2
-        # If one reading alone determines the field there, 1 - h_ii is a difference at the level of rounding.
+        # If a single reading determines the field at its point, 1 - h_ii is a difference at the rounding
+        # level.
         diagonal = np.maximum(diagonal, 1e-15 / self.noise**2)
         off = (self.residuals - f @ (gain @ self.residuals)) / self.noise**2
         return gain, diagonal, off / diagonal, np.linalg.inv(root)
@@ -284,7 +289,7 @@ class Ridge:
         return self._solved[2]
 
     def around(self, x: Array, base: np.ndarray, features: np.ndarray) -> TangentPrediction:
-        """The prediction from all readings at points with these features, around a base (queries,)."""
+        """The prediction from all readings at points with these features, relative to a base (queries,)."""
         gain, _, _, root = self._solved
         mean = (base + features @ (gain @ self.residuals))[:, None]
         variance = self.noise**2 + ((features @ root.T) ** 2).sum(axis=1)
@@ -307,7 +312,7 @@ class Ridge:
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class TangentCalibrated(Calibrated):
-    """A network with the directions in which readings move it, and those readings; see `pinn.Tangent`.
+    """A network with its readings and the directions in which these move it; see `pinn.Tangent`.
 
     Attributes
     ----------
@@ -342,11 +347,11 @@ class TangentCalibrated(Calibrated):
     y: Array
 
     def predict(self, x: ArrayLike) -> TangentPrediction:
-        """Return the prediction of the network, moved by all readings, with its standard deviation."""
+        """Return the prediction of the network, updated by all readings, with its standard deviation."""
         x = finite(rows(placed(x, self.fitted.problem.names.axes), "x"), "x")
         d = self.prediction.x.shape[1]  # type: ignore[union-attr]
         if tuple(x.shape[1:]) != (d,):
-            raise ValueError(f"`x` should be like the readings, (n, {d}), got {tuple(x.shape)}.")
+            raise ValueError(f"`x` should have shape (n, {d}), like the readings, got {tuple(x.shape)}.")
         base, features = _tangent(self._slopes, self.modes, x)
         return self.ridge.around(x, base, features)
 
@@ -355,7 +360,8 @@ class TangentCalibrated(Calibrated):
         no_groups(groups, self.name, "it treats all points alike.")
         if not isinstance(prediction, TangentPrediction):
             raise TypeError(
-                "A band in the tangent space needs where a point lies there: calibrated.predict(x), got "
+                "A band in the tangent space needs the coordinates of the points. Pass "
+                "calibrated.predict(x), got "
                 f"{type(prediction).__name__}."
             )
         mean = to_numpy(prediction.mean).astype(float)[:, 0]
@@ -387,7 +393,7 @@ class TangentCalibrated(Calibrated):
         )
 
     def promised(self, level: Level) -> Fraction:
-        """Return the level; for jackknife+ 1 - 2 (1 - level)."""
+        """Return the level, or 1 - 2 (1 - level) for jackknife+."""
         return exact(level) if self.kind == "full" else max(Fraction(0), 1 - 2 * (1 - exact(level)))
 
     def size(self, level: Level) -> Size:
@@ -395,7 +401,7 @@ class TangentCalibrated(Calibrated):
         return Size(self.n, points_needed(level), "readings")
 
     def before(self, prediction: Prediction, level: Level) -> Band | None:
-        """Return the band of the Gaussian posterior, which would be valid if the scales were right."""
+        """Return the band of the Gaussian posterior, which would be valid if the scales were correct."""
         from scipy.special import ndtri
 
         if prediction.scale is None:
@@ -456,23 +462,24 @@ def _refuse_network(fitted: Fitted) -> None:
     """Refuse networks that have seen readings or have no tangent space."""
     if not isinstance(fitted, Fitted):
         raise TypeError(
-            "`fitted` should be what `pinn.fit(problem, net)` returned, which includes its equation, got "
+            "`fitted` should be the result of `pinn.fit(problem, net)`, which includes its equation, got "
             f"{type(fitted).__name__}."
         )
     if fitted.training_data is not None or fitted.saw_data:
         raise ValueError(
-            "`fitted` should be trained on the equation alone, pinn.fit(problem, net), but its weights have "
-            "seen readings. Give those readings to `calibrate`, where they fit and calibrate at once."
+            "`fitted` should be trained only on the equation, pinn.fit(problem, net), but its weights have "
+            "seen readings. Pass these readings to `calibrate`, which uses them to fit and to calibrate."
         )
     if fitted.problem is None:
         raise ValueError(
-            "`fitted` was loaded without its problem: gb.load(folder, pinn.Fitted, problem=...)."
+            "`fitted` was loaded without its problem. Pass it when loading, gb.load(folder, pinn.Fitted, "
+            "problem=...)."
         )
     if traits_of(fitted.net).windowed:
         raise ValueError(
-            "`fitted` has a network for each window of time, which readings would move apart. Train one: "
-            "pinn.fit(problem, net, recipe=pinn.Recipe.by_newton())."
+            "`fitted` has one network per time window, which the readings would make discontinuous. Train a "
+            "single network, pinn.fit(problem, net, recipe=pinn.Recipe.by_newton())."
         )
     outputs = fitted.problem.names.outputs
     if len(outputs) != 1:
-        raise ValueError(f"A tangent band is about one output, and there are {', '.join(outputs)}.")
+        raise ValueError(f"A tangent band needs a network with one output, got {', '.join(outputs)}.")

@@ -18,10 +18,10 @@ from guardband.values import Observations
 
 @kept
 class MeanFieldVI(StackedWeights):
-    """A diagonal normal over the weights that maximizes the evidence lower bound, found by Pyro.
+    """A diagonal normal distribution of the weights that maximizes the evidence lower bound, by Pyro.
 
-    It starts from the fitted network with small spreads. The spread of mean fields rarely ranks errors: add
-    the noise (`gb.conformal.Total`) and compare with constant width.
+    The optimization starts from the fitted network with small spreads. The spread of a mean-field posterior
+    rarely ranks errors well, so add the noise (`gb.conformal.Total`) and compare with constant width.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class MeanFieldVI(StackedWeights):
         A network trained with observations.
     kl
         The weight of the divergence from the prior. 1 is the evidence lower bound, which fits badly for
-        networks with thousands of weights. Smaller values give a tempered posterior, and `repr` says so.
+        networks with thousands of weights. Smaller values give a tempered posterior, which `repr` indicates.
     prior
         The prior of the weights, by default `Prior(fan_in=True)`.
     steps
@@ -41,13 +41,13 @@ class MeanFieldVI(StackedWeights):
     n_interior, n_boundary
         The numbers of points for equation and conditions.
     seed
-        The seed of points and draws.
+        The seed of the points and draws.
     progress
         Whether to show a progress bar.
 
     Notes
     -----
-    Cost: less than another training; each point takes `draws` evaluations. Needs `pip install
+    Cost: less than another training run; each point takes `draws` evaluations. This requires `pip install
     "guardband[bayes]"`.
 
     Examples
@@ -84,7 +84,7 @@ class MeanFieldVI(StackedWeights):
         progress: bool = True,
     ) -> None:
         if not 0 < kl <= 1:
-            raise ValueError(f"`kl` should lie in (0, 1], 1 being the evidence lower bound, got {kl}.")
+            raise ValueError(f"`kl` should lie in (0, 1], where 1 is the evidence lower bound, got {kl}.")
         self.kl, self.steps = kl, steps
         potential = Potential(
             fitted, prior or Prior(fan_in=True), n_interior=n_interior, n_boundary=n_boundary, seed=seed

@@ -1,4 +1,4 @@
-"""Problems: equations that read like mathematics, on shapes, with boundary and initial conditions."""
+"""Problems: equations on domains, with boundary and initial conditions."""
 
 from guardband.pinn.geometry import Box
 from guardband.pinn.problems import noise

@@ -20,7 +20,7 @@ from guardband.values import Names, Observations, output_names
 
 
 class Term(ABC):
-    """Base class of additional terms of the loss, such as an integral constraint.
+    """Base class of additional loss terms, such as an integral constraint.
 
     A problem lists its terms in `terms`. The points fill the domain evenly by default, so a mean over them is
     an integral divided by the measure of the domain.
@@ -34,7 +34,7 @@ class Term(ABC):
     n
         The approximate number of points.
     together
-        The number of consecutive points whose residuals depend on each other; 0 stands for all of them.
+        The number of consecutive points whose residuals depend on each other; 0 means all points.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class Term(ABC):
         Returns
         -------
         Tensor
-            The residual, shape (n, q), or (1, q) for a residual of all points together.
+            The residual, shape (n, q), or (1, q) for a residual that is computed from all points jointly.
         """
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
@@ -97,14 +97,14 @@ class Term(ABC):
         domain
             The domain of the problem.
         n
-            The number of points that training asks for; ignored by default.
+            The number of points that training requests; ignored by default.
         generator
-            The generator of random points; ignored by default.
+            The random generator; ignored by default.
 
         Returns
         -------
         Boundary
-            The points. Their normals are 0, and their sizes add up to 1.
+            The points, with normals of 0 and sizes that add up to 1.
         """
         x = domain.interior(self.n, "even" if domain.d < 4 else "quasi")
         return Boundary(x, torch.zeros_like(x), x.new_full((len(x),), 1 / len(x)), ("inside",) * len(x))
@@ -119,8 +119,8 @@ class Problem(ABC):
     """Base class of problems: an equation on a domain with its conditions.
 
     Subclass it as a frozen dataclass whose fields are the coefficients, and write `residual` in plain torch.
-    Everything else is optional: `conditions`, `terms`, an exact `solution`, and `lift` and `bubble` for hard
-    constraints.
+    All other methods are optional: `conditions`, `terms`, an exact `solution`, and `lift` and `bubble` for
+    hard constraints.
 
     Attributes
     ----------
@@ -168,11 +168,11 @@ class Problem(ABC):
         Returns
         -------
         Tensor | Mapping[str, Tensor]
-            The residuals, shape (n, equations), or one tensor of shape (n, 1) for each equation by name.
+            The residuals, shape (n, equations), or a dictionary with one tensor of shape (n, 1) per equation.
         """
 
     def conditions(self) -> Sequence[Condition]:
-        """Return the boundary and initial conditions; none by default.
+        """Return the boundary and initial conditions; an empty list by default.
 
         Returns
         -------
@@ -182,7 +182,7 @@ class Problem(ABC):
         return []
 
     def terms(self) -> Sequence[Term]:
-        """Return additional terms, such as an integral constraint; none by default.
+        """Return additional loss terms, such as an integral constraint; an empty list by default.
 
         Returns
         -------
@@ -193,11 +193,11 @@ class Problem(ABC):
 
     @property
     def names(self) -> Names:
-        """The names of axes and outputs, and the axes of space."""
+        """The names of axes and outputs, and the spatial axes."""
         outputs = output_names(self.outputs) if isinstance(self.outputs, int) else tuple(self.outputs)
         if isinstance(self.outputs, str) or len({*outputs}) != len(outputs) or not outputs:
             raise ValueError(
-                f"`outputs` should be different names such as ('u', 'p'), or a number, got {self.outputs!r}."
+                f"`outputs` should be distinct names such as ('u', 'p'), or a number, got {self.outputs!r}."
             )
         domain = domain_of(self)
         return Names(domain.names, outputs, domain.space)
@@ -219,7 +219,7 @@ class Problem(ABC):
         Returns
         -------
         Field
-            The field, as `residual` and conditions take it.
+            The field, in the form that `residual` and conditions take.
 
         Examples
         --------
@@ -264,7 +264,9 @@ class Problem(ABC):
         Tensor
             The outputs, shape (n, m).
         """
-        raise NotImplementedError(f"{type(self).__name__} has no known solution; write `solution(self, x)`.")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no known solution. Define the method `solution(self, x)`."
+        )
 
     def lift(self, x: Tensor) -> Tensor:
         """Return a function that satisfies the conditions, for hard constraints.
@@ -279,7 +281,9 @@ class Problem(ABC):
         Tensor
             The values, shape (n, m). The constrained field is u = lift + bubble * net.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no hard constraint; write `lift` and `bubble`.")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no hard constraint. Define the methods `lift` and `bubble`."
+        )
 
     def bubble(self, x: Tensor) -> Tensor:
         """Return a function that vanishes where the conditions hold, for hard constraints.
@@ -294,7 +298,9 @@ class Problem(ABC):
         Tensor
             The values, shape (n, 1).
         """
-        raise NotImplementedError(f"{type(self).__name__} has no hard constraint; write `lift` and `bubble`.")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no hard constraint. Define the methods `lift` and `bubble`."
+        )
 
     def observe(
         self,
@@ -327,8 +333,8 @@ class Problem(ABC):
         if unknown:
             some = next(iter(unknown))
             raise ValueError(
-                f"{type(self).__name__} has unknowns ({', '.join(unknown)}) and so no solution to observe. "
-                f"Use numbers in their place, {some}=..., or take `fitted.problem`."
+                f"{type(self).__name__} has unknowns ({', '.join(unknown)}), so it has no solution to "
+                f"observe. Pass numbers instead, {some}=..., or use `fitted.problem`."
             )
         generator = torch.Generator().manual_seed(seed)
         x = domain_of(self).uniform(n, generator, dtype=torch.float64)
@@ -336,14 +342,16 @@ class Problem(ABC):
         u = u[:, None] if u.ndim == 1 else u
         sd = torch.as_tensor(noise(x) if callable(noise) else noise, dtype=u.dtype)
         if sd.ndim and sd.shape not in (u.shape, (n, 1)):
-            raise ValueError(f"`noise` returned {tuple(sd.shape)}, should be ({n}, 1): keep the column.")
+            raise ValueError(
+                f"`noise` should return shape ({n}, 1), got {tuple(sd.shape)}. Keep the column dimension."
+            )
         y = u + sd * torch.randn(u.shape, generator=generator, dtype=u.dtype)
         dtype = dtype or torch.get_default_dtype()
         return Observations(x.to(dtype), y.to(dtype))
 
 
 def _points_for(function: Function, given: ArrayLike, name: str) -> Tensor:
-    """Points (n, d) as a tensor, in the dtype of a network."""
+    """Points (n, d) as a tensor in the dtype of a network."""
     points = to_torch(rows(given, name))
     weights = function.parameters() if isinstance(function, nn.Module) else ()
     like = next((weight for weight in weights if weight.is_floating_point()), points)
@@ -364,7 +372,7 @@ def domain_of(problem: Problem) -> Domain:
     """The domain of a problem; refuse a problem without one."""
     found, name = getattr(problem, "domain", None), type(problem).__name__
     if found is None:
-        raise TypeError(f"{name} should define its domain: domain = pinn.Rectangle((0, 0), (1, 1)).")
+        raise TypeError(f"{name} should define its domain, such as domain = pinn.Rectangle((0, 0), (1, 1)).")
     if not isinstance(found, Domain):
         raise TypeError(f"{name}.domain should be a shape, such as pinn.Segment(0, 1), got {found!r:.80}.")
     return found
@@ -383,7 +391,7 @@ def conditions_in(problem: Problem) -> list[Condition]:
         raise TypeError(f"{name} should return a list of conditions, got None: a `return` may be missing.")
     if not isinstance(found, Iterable):
         raise TypeError(
-            f"{name} should return a list of conditions, got {found!r:.80}. Put it into brackets: [...]."
+            f"{name} should return a list of conditions, got {found!r:.80}. Return it in a list, [...]."
         )
     conditions = list(found)
     for one in conditions:
@@ -395,7 +403,7 @@ def conditions_in(problem: Problem) -> list[Condition]:
 
 
 TAKEN = ("step", "data", "physics", "boundary", "loss", "held_out")
-"""Column names that every history has, so no term can use them."""
+"""Column names of every history, which are unavailable as names of terms."""
 
 
 def terms_in(problem: Problem) -> list[Term]:
@@ -407,7 +415,7 @@ def terms_in(problem: Problem) -> list[Term]:
         called, scale = getattr(one, "name", None), getattr(one, "scale", None)
         if not isinstance(called, str) or called in TAKEN or [each.name for each in found].count(called) > 1:
             raise ValueError(
-                f"Each of {name} should have a unique `name`, other than {', '.join(TAKEN)}, got "
+                f"Each of {name} should have a unique `name` that differs from {', '.join(TAKEN)}, got "
                 f"{called!r:.80}."
             )
         if not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
@@ -424,16 +432,19 @@ def side_by_side(found: object, name: str) -> Tensor:
         return found
     if not isinstance(found, Mapping) or not found:
         raise TypeError(
-            f"{name} should return a tensor (n, equations), or tensors (n, 1) by name, got {_instead(found)}"
+            f"{name} should return a tensor of shape (n, equations), or tensors of shape (n, 1) by name, "
+            f"got {_instead(found)}"
         )
     parts = list[Tensor]()
     for equation, part in found.items():
         if not isinstance(part, Tensor):
-            raise TypeError(f"{name} should return a tensor (n, 1) as {equation!r}, got {_instead(part)}")
+            raise TypeError(
+                f"{name} should return a tensor of shape (n, 1) as {equation!r}, got {_instead(part)}"
+            )
         if part.ndim != 2:
             raise ValueError(
-                f"{name} should return (n, 1) as {equation!r}, got {tuple(part.shape)}. Keep the column: "
-                "x[:, :1] for x[:, 0], or f[:, None]."
+                f"{name} should return shape (n, 1) as {equation!r}, got {tuple(part.shape)}. Keep the "
+                "column dimension: write x[:, :1] instead of x[:, 0], or f[:, None]."
             )
         parts.append(part)
     return torch.cat(parts, dim=1)
@@ -444,9 +455,9 @@ def _instead(found: object) -> str:
     if found is None:
         return "None. Is a `return` missing?"
     if isinstance(found, Field):
-        return 'a field. Say what of it should vanish: u.value, u.d("x"), u.laplacian, ...'
+        return 'a field. Return the quantity that should vanish, such as u.value, u.d("x") or u.laplacian.'
     if isinstance(found, Mapping):
         return "an empty dictionary."
     if isinstance(found, list | tuple):
-        return f"a {type(found).__name__}. Put equations side by side, torch.cat([...], dim=1), or name them."
+        return f"a {type(found).__name__}. Concatenate the equations, torch.cat([...], dim=1), or name them."
     return f"{found!r:.80}."

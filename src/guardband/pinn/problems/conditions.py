@@ -29,12 +29,12 @@ Where: TypeAlias = str | Sequence[str] | Callable[[Tensor], Tensor] | None
 boundary."""
 
 Output: TypeAlias = str | int | Sequence[str | int] | None
-"""One output or several, by name or number; None stands for all of them."""
+"""One or several outputs, by name or number; None means all outputs."""
 
 TRIES = 13
-"""The number of times that the number of points is doubled before a function is said to select none."""
+"""How often the number of points is doubled before a function counts as selecting none."""
 
-CHOOSES = "It takes points (n, d) and returns booleans (n,)."
+CHOOSES = "It should map points of shape (n, d) to booleans of shape (n,)."
 
 
 class Condition(ABC):
@@ -44,11 +44,11 @@ class Condition(ABC):
     ----------
     on
         The parts of the boundary: names, a function from points (n, d) to booleans (n,), or None for all
-        parts in space.
+        spatial parts.
     output
-        The outputs that the condition is about, by name or number; None stands for all of them.
+        The outputs to which the condition applies, by name or number; None means all outputs.
     together
-        The number of consecutive points that the residual compares with each other.
+        The number of consecutive points whose residuals depend on each other.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Condition(ABC):
         n
             The approximate number of points.
         generator
-            The generator of random points; without one the points are evenly spaced.
+            The generator of random points; if None, the points are evenly spaced.
 
         Returns
         -------
@@ -109,14 +109,14 @@ class Condition(ABC):
             chosen = _chosen(self.on, found.points)
             if int(chosen.sum()) >= (
                 1 if len(found) == before else enough
-            ):  # the ends of a line remain two points
+            ):  # the boundary of an interval is two points
                 rows = chosen.nonzero()[:, 0]
                 if generator is not None:
                     rows = rows[torch.randperm(len(rows), generator=generator)[:n]]
                 return found[rows]
             before = len(found)
         raise ValueError(
-            f"The function given as `on` selects too little of the boundary, or nothing. {CHOOSES}"
+            f"The function given as `on` selects too small a part of the boundary, or no part. {CHOOSES}"
         )
 
     def parts(self, domain: Domain) -> tuple[str, ...]:
@@ -130,13 +130,13 @@ class Condition(ABC):
         Returns
         -------
         tuple[str, ...]
-            The named parts, or all parts in space.
+            The named parts, or all spatial parts.
         """
         assert not callable(self.on)
         return self.walls(domain) if self.on is None else domain.part_names(self.on)
 
     def walls(self, domain: Domain) -> tuple[str, ...]:
-        """Return the parts of the boundary in space; refuse a domain that has time alone.
+        """Return the spatial parts of the boundary; refuse a domain with only a time axis.
 
         Parameters
         ----------
@@ -150,13 +150,13 @@ class Condition(ABC):
         """
         if not domain.walls:
             raise ValueError(
-                f"{type(self).__name__} without `on` applies to the boundary in space, and there is only "
-                f'time here. Use pinn.Initial(...), or on="end".'
+                f"{type(self).__name__} without `on` applies to the spatial boundary, but the domain "
+                'has only a time axis. Use pinn.Initial(...), or pass on="end".'
             )
         return domain.walls
 
     def of(self, u: Field) -> Field:
-        """Return the outputs that the condition is about.
+        """Return the outputs to which the condition applies.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class Condition(ABC):
         -------
         tuple[Function, int] | None
             The values of u as a function of x, and the order: 1 for a condition on u, 2 if its derivative is
-            prescribed too. None if the condition cannot be satisfied exactly.
+            also prescribed. None if the condition cannot be satisfied exactly.
         """
         return None
 
@@ -205,7 +205,7 @@ class Condition(ABC):
 
 
 def as_function(value: Value) -> Function:
-    """A value as a function of x: numbers become constant functions, several numbers a constant row."""
+    """A value as a function of x; one or several numbers become a constant function."""
     if callable(value):
         return lambda x: _at(value(x), x)
     columns = _columns(value)
@@ -216,7 +216,7 @@ def as_function(value: Value) -> Function:
 
 
 def _columns(value: object) -> list[Any] | None:
-    """The parts of a value that contains coefficients: columns (n, 1), trainable tensors, or unknowns."""
+    """The parts of a value with coefficients: columns (n, 1), trainable tensors, or unknowns."""
     parts = list(value) if isinstance(value, list | tuple) else [value]
     return parts if any(map(_coefficient, parts)) else None
 
@@ -224,7 +224,7 @@ def _columns(value: object) -> list[Any] | None:
 def _column(part: Any, x: Tensor) -> Tensor:
     known = (
         float(part) if isinstance(part, Unknown) else part
-    )  # float() of an unknown raises an error that says what to do
+    )  # float() of an unknown raises an error with advice
     return torch.as_tensor(known).to(x).expand(len(x), 1)
 
 
@@ -238,7 +238,8 @@ def _at(found: object, x: Tensor) -> Tensor:
         array = np.asarray(found)
         if array.dtype.kind not in "fiub":
             raise TypeError(
-                f"A condition's function of x should return values (n, 1), or a number, got {found!r:.80}."
+                f"A condition's function of x should return values of shape (n, 1), or a number, got "
+                f"{found!r:.80}."
             )
         found = torch.as_tensor(array, dtype=x.dtype, device=x.device)
     found = found.to(x.device)  # the function may use a network on another device
@@ -278,13 +279,13 @@ def _check_value(value: object, name: str) -> None:
 
 
 def values(value: Value, x: Tensor, u: Field) -> Tensor:
-    """A value at points, with one column for each output of u or one for all."""
+    """A value at points, with one column per output of u, or a single column for all outputs."""
     found = as_function(value)(x)
     outputs = u.names.outputs
     if found.ndim == 2 and found.shape[1] not in (1, len(outputs)):
         raise ValueError(
             f"A condition on the outputs {', '.join(outputs)} should have one value, or {len(outputs)}, got "
-            f"{found.shape[1]}. Select its outputs: output=(...)."
+            f"{found.shape[1]}. Select its outputs by output=(...)."
         )
     return found
 
@@ -299,7 +300,7 @@ class Dirichlet(Condition):
         A function of x, a number, or a number for each output.
     on
         The parts of the boundary: names, or a function from points (n, d) to booleans (n,). By default all
-        parts in space, at all times.
+        spatial parts, at all times.
     output
         The outputs, by name or number; all by default.
 
@@ -339,7 +340,7 @@ class Neumann(Condition):
         A function of x, a number, or a number for each output.
     on
         The parts of the boundary: names, or a function from points (n, d) to booleans (n,). By default all
-        parts in space.
+        spatial parts.
     output
         The outputs, by name or number; all by default.
 
@@ -379,7 +380,7 @@ class Robin(Condition):
         A function of x, a number, or a number for each output.
     on
         The parts of the boundary: names, or a function from points (n, d) to booleans (n,). By default all
-        parts in space.
+        spatial parts.
     output
         The outputs, by name or number; all by default.
 
@@ -407,7 +408,7 @@ class Robin(Condition):
 class Periodic(Condition):
     """The periodic condition: u and its derivative along an axis agree at both ends of the axis.
 
-    A network from `pinn.mlp(problem, periodic="x")` satisfies it exactly, so that nothing remains to be
+    A network from `pinn.mlp(problem, periodic="x")` satisfies this condition exactly, so it need not be
     learned.
 
     Parameters
@@ -446,8 +447,8 @@ class Periodic(Condition):
         far[:, axis] = upper
         if not flat or not bool(domain.contains(far).all()):
             raise ValueError(
-                f"Periodic({self.axis!r}) needs two ends of this axis that face each other, but the boundary "
-                f"has none at {lower:g} and {upper:g}."
+                f"Periodic({self.axis!r}) needs two opposite faces along this axis, but the boundary has "
+                f"none at {lower:g} and {upper:g}."
             )
         points, normals = (
             torch.stack(both, dim=1).flatten(0, 1)
@@ -474,7 +475,7 @@ class Initial(Condition):
     value
         A function of x, a number, or a number for each output.
     velocity
-        The initial time derivative, in the same form; None for an equation of first order in time.
+        The initial time derivative, in the same form; None for an equation that is first order in time.
     output
         The outputs, by name or number; all by default.
 
@@ -499,8 +500,8 @@ class Initial(Condition):
         """Return the start of time."""
         if "start" not in domain.parts:
             raise ValueError(
-                "Initial() needs a time axis: domain = pinn.Segment(0, 1) * pinn.Time(0, 5), or pinn.Time(0, "
-                "5)."
+                "Initial() needs a time axis, such as domain = pinn.Segment(0, 1) * pinn.Time(0, 5), or "
+                "pinn.Time(0, 5)."
             )
         return ("start",)
 
@@ -523,7 +524,7 @@ class Initial(Condition):
 
 @dataclass(frozen=True, eq=False)
 class PointValue(Condition):
-    """The condition u = value at given points, such as a pressure pinned at one point.
+    """The condition u = value at given points, such as a pressure prescribed at one point.
 
     Parameters
     ----------
@@ -550,10 +551,12 @@ class PointValue(Condition):
         _check(self, "value")
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """Return the points, whatever n is."""
+        """Return the points, regardless of n."""
         x = to_torch(floats(self.at, "at")).double()
         if x.ndim > 2 or x.numel() % domain.d or (x.ndim == 2 and x.shape[1] != domain.d):
-            raise ValueError(f"PointValue(at=...) should be points (n, {domain.d}), got {tuple(x.shape)}.")
+            raise ValueError(
+                f"PointValue(at=...) should be points of shape (n, {domain.d}), got {tuple(x.shape)}."
+            )
         x = x.reshape(-1, domain.d)
         return Boundary(x, torch.zeros_like(x), x.new_ones(len(x)), ("point",) * len(x))
 

@@ -1,4 +1,4 @@
-"""Fields: u and its derivatives at points x, computed on demand."""
+"""Fields: a function u and its derivatives at points x, computed on demand."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from guardband.pinn.geometry import axis_names
 from guardband.values import Names, position
 
 Columns: TypeAlias = tuple[int, ...] | None
-"""Numbers of outputs; None stands for all of them."""
+"""Indices of outputs; None means all outputs."""
 
 
 class Field(ABC):
     """Base class of fields: a function u of x (n, d) with m outputs, and its derivatives.
 
     `u.value` and `u.d("x", "x")` have shape (n, m). Axes are given by name or number. `w["p"]` selects one
-    output and `w["u", "v"]` two, each as a field again. `laplacian`, `grad` and `divergence` are over the
-    axes of space, without time.
+    output and `w["u", "v"]` two; both return a field. `laplacian`, `grad` and `divergence` use the spatial
+    axes, without time.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Field(ABC):
         axes
             The axes of differentiation, sorted; empty for the value itself.
         columns
-            The outputs; None stands for all.
+            The outputs; None means all outputs.
 
         Returns
         -------
@@ -77,7 +77,7 @@ class Field(ABC):
         axes
             The axes.
         columns
-            The outputs; None stands for all.
+            The outputs; None means all outputs.
 
         Returns
         -------
@@ -120,23 +120,23 @@ class Field(ABC):
 
     @property
     def grad(self) -> Tensor:
-        """The gradient along the axes of space, shape (n, m, axes)."""
+        """The gradient along the spatial axes, shape (n, m, axes)."""
         return torch.stack([self.partial((i,)) for i in self._space()], dim=-1)
 
     @property
     def laplacian(self) -> Tensor:
-        """The Laplacian over the axes of space, shape (n, m)."""
+        """The Laplacian over the spatial axes, shape (n, m)."""
         return self.trace(self._space())
 
     @property
     def divergence(self) -> Tensor:
-        """The divergence of as many outputs as there are axes of space, shape (n, 1)."""
+        """The divergence of a field with one output per spatial axis, shape (n, 1)."""
         space, outputs = self._space(), self.names.outputs
         if len(outputs) != len(space):
             axes = ", ".join(self.names.axes[i] for i in space)
             raise ValueError(
                 f"A divergence needs one output for each of the axes {axes}, got {len(outputs)} "
-                f'({", ".join(outputs)}). Choose them: w["u", "v"].divergence.'
+                f'({", ".join(outputs)}). Select the outputs, w["u", "v"].divergence.'
             )
         return torch.stack([self.partial((i,), (j,)) for j, i in enumerate(space)]).sum(0)
 
@@ -144,14 +144,16 @@ class Field(ABC):
     def outward(self) -> Tensor:
         """The derivative along the outward normal at boundary points, shape (n, m)."""
         if self.normals is None:
-            raise ValueError("Points inside have no normal; `outward` is for conditions on a boundary.")
+            raise ValueError(
+                "Interior points have no normal. Use `outward` only in conditions on a boundary."
+            )
         normals = self.normals
         return torch.stack([normals[:, i : i + 1] * self.partial((i,)) for i in self._space()]).sum(0)
 
     def _space(self) -> tuple[int, ...]:
         space = tuple(range(self.x.shape[1])) if self._names is None else self._names.space
         if not space:
-            raise ValueError('There is no axis of space here, only time. Write u.d("t").')
+            raise ValueError('This field has no spatial axis, only time. Write u.d("t").')
         return space
 
     def _axis(self, axis: str | int) -> int:
@@ -164,7 +166,7 @@ class Field(ABC):
             return position(output, names, "output")
         except ValueError as error:
             more = output if isinstance(output, str) else f"u{output}"
-            cure = f"To add an output, declare it in the problem: outputs = {(*names, more)!r}."
+            cure = f"To add an output, declare it in the problem, outputs = {(*names, more)!r}."
             raise ValueError(f"{error} {cure}") from None
 
 
@@ -257,7 +259,7 @@ class AutogradField(Field):
         if not axes:
             return self._value[:, j]
         if (j, axes) not in self._known:
-            with torch.enable_grad():  # without the graph there would be no further derivatives
+            with torch.enable_grad():  # further derivatives need the graph
                 along = self._gradient(self._column(j, axes[:-1]))
                 for i in range(max(axes[:-1], default=0), self.x.shape[1]):
                     self._known[j, (*axes[:-1], i)] = along[:, i]

@@ -1,4 +1,4 @@
-"""Hard constraints: u = lift + bubble net satisfies Dirichlet and initial conditions for every network.
+"""Hard constraints: u = lift + bubble * net satisfies Dirichlet and initial conditions for every network.
 
 Each condition i has a smooth distance f_i, which vanishes where the condition holds, and a value g_i. For the
 conditions of one output
@@ -22,7 +22,7 @@ NEAR = 1e-12
 
 
 class Hard:
-    """The lift and the bubble of a problem, and the numbers of the conditions that they satisfy."""
+    """The lift and the bubble of a problem, and the indices of the conditions that they satisfy."""
 
     problem: Problem
     met: tuple[int, ...]
@@ -35,8 +35,8 @@ class Hard:
         self.met = tuple(i for i, found in exact.items() if found is not None)
         if not self.met:
             raise ValueError(
-                f"{type(problem).__name__} has no condition that can be made hard: only Dirichlet, on parts "
-                "with names, and Initial can."
+                f"{type(problem).__name__} has no condition that can be satisfied exactly. This is possible "
+                "for Dirichlet on named parts and for Initial."
             )
         self._conditions = [conditions[i] for i in self.met]
         for one, (value, _) in zip(self._conditions, self._exact, strict=True):
@@ -47,7 +47,7 @@ class Hard:
         self._scales = [float(self._distance(i, x).max()) for i in range(len(self.met))]
 
     def __deepcopy__(self, memo: dict[int, object]) -> Hard:
-        return self  # immutable, and copies of a network belong to the same problem
+        return self  # it is immutable, and copies of a network belong to the same problem
 
     def _outputs(self, condition: Condition) -> list[int]:
         names = self.problem.names
@@ -57,7 +57,7 @@ class Hard:
         return self.problem.domain.smooth_distance(x, self._parts[i]) ** self._exact[i][1]
 
     def bubble(self, x: Tensor) -> Tensor:
-        """The factor of the network, (n, outputs); 0 where a condition holds."""
+        """The factor of the network, (n, outputs), which is 0 where a condition holds."""
         distances = self._distances(x)
         columns = []
         for j in range(len(self.problem.names.outputs)):
@@ -94,11 +94,11 @@ class Hard:
 
 
 def _check_slopes(name: str, value: Function, problem: Problem) -> None:
-    """Refuse a varying value that torch cannot differentiate, since derivatives of the lift are needed."""
+    """Refuse a varying value that torch cannot differentiate, since the lift must be differentiable."""
     found = value(problem.domain.quasi(16, dtype=torch.float64).requires_grad_())
     if not found.requires_grad and bool((found != found[:1]).any()):
         raise ValueError(
-            f"The value of {name} varies, and torch cannot differentiate it: it was computed by numpy or "
-            "after .detach(). Write it in torch, or let the network learn the condition, without "
+            f"The value of {name} varies but torch cannot differentiate it, since it was computed by numpy "
+            "or after .detach(). Write it in torch, or let the network learn the condition, without "
             "pinn.Constrained."
         )

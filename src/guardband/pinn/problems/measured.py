@@ -1,4 +1,4 @@
-"""Measurements of a solution: as one table, as tensors, and checked against the domain."""
+"""Measurements of a solution: joined in one table, converted to tensors, and checked against the domain."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def measured(problem: Problem, given: Observations | Sequence[Observations] | No
 
 
 def outside_of(problem: Problem, x: Array, what: str) -> str | None:
-    """A warning if points lie outside of the domain, as with wrong units or exchanged columns."""
+    """A warning if points lie outside the domain, for example because of wrong units or swapped columns."""
     x = to_torch(x).detach().cpu().double()
     if x.ndim != 2 or x.shape[1] != problem.domain.d:
-        return None  # refused later, when they are converted to tensors
+        return None  # such points are refused when they are converted to tensors
     outside = problem.domain.clearly_outside(x)
     if not outside.any():
         return None
     first = ", ".join(f"{value:.4g}" for value in x[outside][0].tolist())
     return (
-        f"{int(outside.sum())} of {len(x)} {what} lie outside of the domain, the first at "
-        f"({first}). Look at their units, and at the order of the columns: {', '.join(problem.names.axes)}."
+        f"{int(outside.sum())} of {len(x)} {what} lie outside the domain, the first at ({first}). Check "
+        f"their units and the order of the columns: {', '.join(problem.names.axes)}."
     )
 
 
@@ -64,8 +64,8 @@ def tensors_of(problem: Problem, training_data: Observations | None, net: nn.Mod
     x, y = (to_torch(part).to(like) for part in training_data)
     if x.shape[1] != d or y.shape[1] != len(outputs):
         raise ValueError(
-            f"Observations of this problem have {d} coordinates and {len(outputs)} outputs "
-            f"({', '.join(outputs)}), got x {tuple(x.shape)} and y {tuple(y.shape)}. If only some "
-            f"outputs were measured, name them: gb.Observations(x, y, outputs={outputs[:1]!r})."
+            f"Observations of this problem should have {d} coordinates and {len(outputs)} outputs "
+            f"({', '.join(outputs)}), got x {tuple(x.shape)} and y {tuple(y.shape)}. If only some outputs "
+            f"were measured, name them, gb.Observations(x, y, outputs={outputs[:1]!r})."
         )
     return x, y

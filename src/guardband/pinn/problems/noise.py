@@ -1,8 +1,9 @@
 """Noise models: standard deviations of measurement noise that vary over the domain.
 
 A noise model is a function from points x (n, d) to standard deviations (n, 1), for `problem.observe(n,
-noise=model)`; any function of this form will do. The models of this module also define the `region` of larger
-noise, and `authors_region`, the often wider region in which the authors of the paper measured coverage.
+noise=model)`; any function of this form is accepted. The models in this module also define the `region` of
+larger noise, and `authors_region`, the often wider region in which the authors of the paper
+(arXiv:2509.13717) measured coverage.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Even(Noise):
 @kept
 @dataclass(frozen=True)
 class Islands(Noise):
-    """Three bumps of noise in time, truncated at their half-width: the oscillator of the paper.
+    """Three noise bumps in time, truncated at their half-width, as in the oscillator example of the paper.
 
     Parameters
     ----------
@@ -169,7 +170,7 @@ class Islands(Noise):
 @kept
 @dataclass(frozen=True)
 class NoisyDisk(Noise):
-    """A noisy disk around the origin: scenario A of the paper.
+    """A noisy disk around the origin, scenario A of the paper.
 
     Parameters
     ----------
@@ -207,7 +208,7 @@ class NoisyDisk(Noise):
 @kept
 @dataclass(frozen=True)
 class Ring(Noise):
-    """A thin noisy ring along an ellipse: scenario B of the paper.
+    """A thin noisy ring along an ellipse, scenario B of the paper.
 
     Parameters
     ----------
@@ -255,7 +256,7 @@ class Ring(Noise):
 @kept
 @dataclass(frozen=True)
 class DiscAndCorner(Noise):
-    """A noisy disk and a noisy L-shaped corner: scenario C of the paper.
+    """A noisy disk and a noisy L-shaped corner, scenario C of the paper.
 
     Parameters
     ----------
@@ -310,7 +311,7 @@ class DiscAndCorner(Noise):
 @kept
 @dataclass(frozen=True)
 class Front(Noise):
-    """A noisy strip along the curve x1 = 0.5 sin(pi x0), on which no setting was tuned.
+    """A noisy strip along the curve x1 = 0.5 sin(pi x0), which was not used to tune any setting.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Reference solutions: computed once, stored in small files, and interpolated, with known errors.
+"""Reference solutions, computed once, stored in small files, and interpolated with known errors.
 
-A file holds values on a grid, which are interpolated by polynomials of degree 7 along each axis, or on
-triangles, on each of which the solution is quadratic. Both interpolants are smooth enough to be
-differentiated. The scripts in `tools/references` compute the files and measure their errors.
+A file contains values on a grid, interpolated by polynomials of degree 7 along each axis, or values on
+triangles, interpolated quadratically. Both interpolants are smooth enough to be differentiated. The scripts
+in `tools/references` compute the files and measure their errors.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ CHUNK = 2**15
 """The number of points that are interpolated at once."""
 
 BESIDE = 1e-6
-"""Tolerance for rounding at the edge of a grid, as a share of its extent."""
+"""The tolerance for rounding at the edge of a grid, as a fraction of its extent."""
 
 FAR = 1e6
 """Coordinates are clamped to this size before the search for triangles."""
 
 CHORD = 0.2
-"""How far outside of its triangle a point between chord and arc may lie, as a share of the height."""
+"""How far a point between chord and arc may lie outside its triangle, as a fraction of the height."""
 
 NEAREST = 32
-"""The number of triangles that are tried for each point, those with the nearest centroids."""
+"""The number of triangles with the nearest centroids that are tried for each point."""
 
 
 class Interpolant(Protocol):
@@ -50,7 +50,7 @@ class Interpolant(Protocol):
 
 @dataclass(frozen=True)
 class Reference:
-    """A reference solution, stored in a file and interpolated; NaN outside of its domain.
+    """A reference solution, interpolated from a file; NaN outside its domain.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ class Reference:
     def __call__(self, x: Tensor) -> Tensor:
         """Return the solution (n, m) at points x (n, d), in the dtype of x."""
         if x.ndim != 2 or x.shape[1] != self._interpolant.d:
-            raise ValueError(f"`x` should be (n, {self._interpolant.d}), got {tuple(x.shape)}.")
+            raise ValueError(f"`x` should have shape (n, {self._interpolant.d}), got {tuple(x.shape)}.")
         parts = [self._interpolant(part) for part in x.to("cpu", torch.float64).split(CHUNK)]
         return torch.cat(parts).to(x)
 
     def of(self, problem: Problem, x: Tensor) -> Tensor:
-        """Return the solution of a problem; refuse coefficients other than those of the reference.
+        """Return the solution of a problem; refuse coefficients that differ from those of the reference.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Reference:
         known = type(problem)()
         if problem != known:
             raise NotImplementedError(
-                f"The reference was computed for {known}, got {problem}. For other coefficients write "
+                f"The reference was computed for {known}, got {problem}. For other coefficients define "
                 "`solution(self, x)`."
             )
         return self(x)
@@ -135,7 +135,7 @@ def _read(name: str) -> dict[str, np.ndarray]:
 
 
 class Grid:
-    """Polynomial interpolation of values on a grid, whose lines may be unevenly spaced."""
+    """Polynomial interpolation of values on a grid with possibly uneven spacing."""
 
     def __init__(self, kept: dict[str, np.ndarray]) -> None:
         self._values = torch.from_numpy(kept["values"]).double()
@@ -156,7 +156,7 @@ class Grid:
         for axis, more in zip(self._axes[1:], nodes[1:], strict=True):
             at = at[..., None] * len(axis) + more.reshape(len(x), *[1] * (at.ndim - 1), NODES)
         values = self._values.flatten(0, -2)[at]
-        for weight in weights:  # sum over one axis after the other
+        for weight in weights:  # sum over the axes one by one
             values = torch.einsum("nk,nk...->n...", weight, values)
         return values.masked_fill(outside, torch.nan)
 
@@ -188,7 +188,7 @@ class Triangles:
         self.d: int = corners.shape[1]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The values (n, m) at x (n, 2); between a chord and its arc the triangle is extrapolated."""
+        """The values (n, m) at x (n, 2); between a chord and its arc, the values are extrapolated."""
         finite = x.detach().nan_to_num(torch.inf).clamp(-FAR, FAR)
         _, near = self._middles.query(finite.numpy(), k=NEAREST)
         near = torch.from_numpy(near)

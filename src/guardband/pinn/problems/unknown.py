@@ -17,13 +17,13 @@ P = TypeVar("P")
 
 NO_VALUE = (
     "A pinn.Unknown has no value before training. Estimate it by pinn.fit(problem, net, data), after which "
-    "`fitted.problem` has its value, or use a number in its place. Compute with it only in `residual` and "
+    "`fitted.problem` has its value, or use a number instead. Compute with it only in `residual` and "
     "`conditions`, and keep each unknown in a separate field."
 )
 
 
 class _NoValue:
-    """A base class whose objects refuse arithmetic with an error that says what to do."""
+    """A base class that refuses arithmetic, with an error that explains the remedy."""
 
     def _refuse(self, *others: object) -> Any:
         raise TypeError(NO_VALUE)
@@ -60,7 +60,7 @@ class _NoValue:
 class Unknown(_NoValue):
     """A coefficient between two bounds that `pinn.fit` estimates together with the field.
 
-    Pass it in place of a number, as a field of the problem. `fitted.estimates` and `fitted.problem` then hold
+    Pass it instead of a number, as a field of the problem. `fitted.estimates` and `fitted.problem` then hold
     the estimated value.
 
     Parameters
@@ -68,7 +68,7 @@ class Unknown(_NoValue):
     low, high
         The bounds.
     start
-        The initial value of the search; the middle of the bounds if None.
+        The initial value of the search; the midpoint of the bounds if None.
 
     Examples
     --------
@@ -91,8 +91,8 @@ class Unknown(_NoValue):
                 raise ValueError(f"`{name}` of an unknown should be a finite number, got {value!r:.80}.")
         if not self.low < self.high:
             raise ValueError(
-                f"An unknown should lie between two numbers, the lower one first: pinn.Unknown(0.02, 0.2), "
-                f"got {self.low:g} and {self.high:g}."
+                f"An unknown should lie between two numbers, the lower one first, as in pinn.Unknown(0.02, "
+                f"0.2), got {self.low:g} and {self.high:g}."
             )
         if self.start is not None and not self.low < self.start < self.high:
             raise ValueError(
@@ -131,7 +131,7 @@ def check_coefficients(problem: object) -> None:
 
 
 def with_values(problem: P, values: Mapping[str, object]) -> P:
-    """A copy of a problem with other coefficients: numbers, tensors, or columns (n, 1) for n points."""
+    """A copy of a problem with new coefficients: numbers, tensors, or columns (n, 1) for n points."""
     found = copy.copy(problem)
     for name, value in values.items():
         object.__setattr__(found, name, value)
@@ -139,7 +139,7 @@ def with_values(problem: P, values: Mapping[str, object]) -> P:
 
 
 def _attributes(problem: object) -> dict[str, object]:
-    """The attributes of a problem: those of its classes, its fields, and those of the instance."""
+    """The attributes of a problem, of its classes and of its fields."""
     found = {name: value for kind in reversed(type(problem).__mro__) for name, value in vars(kind).items()}
     if is_dataclass(problem):
         found |= {part.name: getattr(problem, part.name, None) for part in fields(problem)}

@@ -1,4 +1,4 @@
-"""Scales of operators that a second network learns."""
+"""Scales for operators, learned by a second network."""
 
 from guardband.pinn.surrogates.network import NetworkScale, adapted
 

@@ -1,4 +1,4 @@
-"""A second network that predicts the size of the error from input and prediction, on the same grid."""
+"""A second network, which predicts the size of the error from input and prediction on the same grid."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ LEAST = 1e-2
 """Features with a smaller spread are not scaled up, as that would amplify rounding errors."""
 
 RANGE = 8.0
-"""Scales are within this many powers of e of the typical error."""
+"""Scales lie within this number of powers of e of the typical error."""
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class NetworkScale(FieldScale):
-    """The size of the error at each node, by a small convolutional network of input and prediction.
+    """The size of the error at each node, from a small convolutional network of input and prediction.
 
-    `NetworkScale.fitted(predictor, x, y)` trains it.
+    `NetworkScale.fitted(predictor, x, y)` trains the network.
 
     Attributes
     ----------
     predictor
         The predictor of the mean.
     weights
-        Kernels and biases of the layers.
+        The kernels and biases of the layers.
     center, spread
         The mean and the standard deviation of the input channels.
     unit
@@ -52,7 +52,7 @@ class NetworkScale(FieldScale):
 
     Notes
     -----
-    Cost: a short training, and one evaluation of a small network per field.
+    Cost: a short training run, and one evaluation of a small network per field.
 
     Examples
     --------
@@ -87,8 +87,8 @@ class NetworkScale(FieldScale):
     ) -> NetworkScale:
         """Train the network on residual fields.
 
-        It minimizes log s + |residual| / s for the scale s, and keeps the weights that are best on held-out
-        fields.
+        Training minimizes log s + |residual| / s for the scale s, and keeps the weights that are best on
+        held-out fields.
 
         Parameters
         ----------
@@ -99,13 +99,13 @@ class NetworkScale(FieldScale):
         y
             Fields that the predictor was not trained on, shape (n, *grid, m).
         prediction
-            Cross-fitted predictions of these fields, which replace those of the predictor.
+            Cross-fitted predictions of these fields, which replace the predictor's own predictions.
         width
             The number of channels of the hidden layers.
         steps
             The number of steps of Adam.
         seed
-            The seed of weights and batches.
+            The seed of the weights and batches.
 
         Returns
         -------
@@ -145,7 +145,7 @@ def _on_grid(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _features(x: Array, mean: np.ndarray) -> np.ndarray:
-    """Channels (n, channels, *grid): prediction and input over their sizes, and logarithms of these."""
+    """Channels (n, channels, *grid): prediction and input divided by their sizes, and their logarithms."""
     values = np.asarray(to_numpy(x), dtype=float)
     shape = _on_grid(values, mean.shape)
     grid, n = shape[1:-1], len(values)
@@ -235,7 +235,7 @@ def adapted(
     steps: int = 1000,
     seed: int = 0,
 ) -> Adapted:
-    """Return `gb.surrogates.adapted` with a second network among the shapes.
+    """Return the result of `gb.surrogates.adapted`, with a second network among the shapes.
 
     Parameters
     ----------
@@ -246,9 +246,9 @@ def adapted(
     y
         Fields that the predictor was not trained on, shape (n, *grid, m).
     prediction
-        Cross-fitted predictions of these fields, which replace those of the predictor.
+        Cross-fitted predictions of these fields, which replace the predictor's own predictions.
     shapes
-        Further shapes by name.
+        Additional shapes by name.
     steps
         The number of training steps of the network.
     seed

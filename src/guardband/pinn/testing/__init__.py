@@ -1,4 +1,4 @@
-"""Laws that every problem and every domain obeys, as checks for third-party classes.
+"""Laws that every problem and every domain must satisfy, as checks for third-party classes.
 
 Each function returns None if the laws hold, and raises an `AssertionError` that names the law that fails.
 """

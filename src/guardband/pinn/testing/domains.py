@@ -22,14 +22,14 @@ def check_domain(domain: Domain, *, points: int = 20_000, seed: int = 0) -> None
     domain
         The domain.
     points
-        The number of points of each test.
+        The number of points in each test.
     seed
         The seed of the points, which makes the result reproducible.
 
     Raises
     ------
     AssertionError
-        If a law fails, which by chance happens to one correct domain in a thousand.
+        If a law fails, which happens by chance for one correct domain in a thousand.
 
     Examples
     --------
@@ -48,14 +48,14 @@ def check_domain(domain: Domain, *, points: int = 20_000, seed: int = 0) -> None
 
 
 def check_inside(domain: Domain, points: int, seed: int) -> Tensor:
-    """Points inside lie inside and are uniform, and the measure agrees with a count of points."""
+    """Interior points lie inside and are uniform, and the measure agrees with a count of points."""
     for how in ("even", "quasi", "random"):
         x = domain.interior(points, how, seed=seed)
         assert x.ndim == 2 and x.shape[1] == domain.d, (
-            f"points should be (n, {domain.d}), got {tuple(x.shape)}"
+            f"points should have shape (n, {domain.d}), got {tuple(x.shape)}"
         )
-        assert how == "even" or len(x) == points, f"{points} points were asked for, got {len(x)}"
-        assert bool(domain.contains(x).all()), f"points inside should be inside, {how} ones are not"
+        assert how == "even" or len(x) == points, f"`interior` should return {points} points, got {len(x)}"
+        assert bool(domain.contains(x).all()), f"interior points should lie inside, but {how} points do not"
     found = domain.stretched(next(cubes(PROBES, domain.d, "quasi", seed + 1)))
     share = domain.contains(found).double().mean()
     box = math.prod(2 * half for half in domain.reach)
@@ -68,13 +68,13 @@ def check_inside(domain: Domain, points: int, seed: int) -> Tensor:
     chi = float(((seen - expected)[full].square() / expected[full]).sum())
     free = max(1, int(full.sum()) - 1)
     assert chi < free + 4.5 * math.sqrt(2 * free) + 10, (
-        f"points inside should be uniform: chi-square is {chi:.0f} where {free} is usual"
+        f"interior points should be uniform, but chi-square is {chi:.0f} where {free} is expected"
     )
     return x
 
 
 def check_boundary(domain: Domain, points: int, seed: int) -> Boundary:
-    """Every boundary point has the inside behind it and the outside in front of it."""
+    """Every boundary point has the inside behind its normal and the outside in front of it."""
     step = 4 * domain.step
     for how in ("even", "quasi", "random"):
         edge = domain.boundary(points, how=how, seed=seed)
@@ -83,11 +83,11 @@ def check_boundary(domain: Domain, points: int, seed: int) -> Boundary:
         behind = domain.contains(edge.points - step * edge.normals)
         before = domain.contains(edge.points + step * edge.normals)
         wrong = int((~behind | before).sum())
-        assert wrong == 0, f"normals should point outward, {wrong} of {len(edge)} do not"
+        assert wrong == 0, f"normals should point outward, but {wrong} of {len(edge)} do not"
         assert set(edge.parts) == set(domain.parts), "every part of the boundary should have points"
     total = sum(domain.size(part) for part in domain.parts)
     assert math.isclose(total, domain.size(), rel_tol=1e-9), "the sizes of the parts should add up"
-    assert math.isclose(float(edge.sizes.sum()), total, rel_tol=1e-6), "points should stand for all of it"
+    assert math.isclose(float(edge.sizes.sum()), total, rel_tol=1e-6), "the points should represent all of it"
     return edge
 
 
@@ -97,20 +97,19 @@ def check_flux(domain: Domain, inside: Tensor, edge: Boundary) -> None:
     flows = (_flow(edge.points, domain) * edge.normals).sum(1) * edge.sizes
     expected, found = float(arises.mean()), float(flows.sum())
     scatter = float(arises.std()) ** 2 / len(arises)
-    for part in set(
-        zip(edge.parts, edge.sizes.tolist(), strict=True)
-    ):  # the scatter differs from piece to piece
+    for part in set(zip(edge.parts, edge.sizes.tolist(), strict=True)):  # the variance differs between pieces
         here = torch.tensor([one == part for one in zip(edge.parts, edge.sizes.tolist(), strict=True)])
         scatter += float(flows[here].var(correction=0)) * int(here.sum())
-    # Sizes measured by counting points have relative errors of about 1e-4.
+    # Sizes that are estimated by counting points have relative errors of about 1e-4.
     scatter += (2e-4 * float(flows.abs().sum())) ** 2
     assert abs(found - expected) < 4 * math.sqrt(scatter), (
-        f"{found:.5g} flows out where {expected:.5g} arises: a normal, a size or the measure is wrong"
+        f"the flux is {found:.5g} but the integral of the divergence is {expected:.5g}, so a normal, a size "
+        "or the measure is wrong"
     )
 
 
 def check_span(span: Domain, shape: Domain, time: Time, points: int, seed: int) -> None:
-    """The laws of a product of shape and time: walls at all times, a start and an end."""
+    """A product of shape and time has walls at all times, a start and an end."""
     check_domain(shape, points=points, seed=seed)
     x = check_inside(span, points, seed)
     assert bool((x[:, -1].min() >= time.start) & (x[:, -1].max() <= time.end)), "time has its ends"

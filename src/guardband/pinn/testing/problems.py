@@ -12,7 +12,7 @@ from guardband.testing.traces import untouched
 
 
 def check_problem(problem: Problem, *, tolerance: float = 1e-6, points: int = 200, seed: int = 0) -> None:
-    """Check a problem: its exact solution satisfies equation and conditions, with the right shapes.
+    """Check that the exact solution of a problem satisfies equation and conditions, with correct shapes.
 
     The residual of the solution is compared with that of another smooth function of the same size. Without a
     `solution`, only the shapes are checked.
@@ -22,9 +22,9 @@ def check_problem(problem: Problem, *, tolerance: float = 1e-6, points: int = 20
     problem
         The problem.
     tolerance
-        The largest residual of the solution, as a share of that of the other function.
+        The largest allowed residual of the solution, as a share of the other function's residual.
     points
-        The number of points inside.
+        The number of interior points.
     seed
         The seed of the points.
 
@@ -50,7 +50,7 @@ def check_problem(problem: Problem, *, tolerance: float = 1e-6, points: int = 20
             u, known = None, _smooth(m, 1.0)
         if u is not None:
             assert u.shape == (points, m), (
-                f"solution should be (n, {m}), got {tuple(u.shape)} for {points} points"
+                f"solution should have shape (n, {m}), got {tuple(u.shape)} for {points} points"
             )
         conditions = conditions_in(problem)
         edges = [c.points(problem.domain, 20) for c in conditions]
@@ -61,7 +61,7 @@ def check_problem(problem: Problem, *, tolerance: float = 1e-6, points: int = 20
         for at, normals, residual in places:
             miss = residual(at, AutogradField(known, at, names, normals))
             assert miss.ndim == 2 and len(miss) == len(at), (
-                f"a residual should be (n, equations), got {tuple(miss.shape)} for {len(at)} points"
+                f"a residual should have shape (n, equations), got {tuple(miss.shape)} for {len(at)} points"
             )
             assert bool(torch.isfinite(miss).all()), "a residual should be finite inside the domain"
             if u is not None:
@@ -70,8 +70,8 @@ def check_problem(problem: Problem, *, tolerance: float = 1e-6, points: int = 20
                 size = float(residual(at, other).detach().abs().max()) or 1.0
                 worst = float(miss.detach().abs().max())
                 assert worst <= tolerance * size or worst <= 1e-14 * largest, (
-                    f"the solution should make the residual vanish, it leaves {worst:.3g} where another "
-                    f"function leaves {size:.3g}"
+                    f"the solution should make the residual vanish, but leaves {worst:.3g}, compared with "
+                    f"{size:.3g} for a different function"
                 )
 
 

@@ -1,7 +1,7 @@
-"""Checkpoints: the state of a run in one file, from which it resumes bit for bit, without pickle.
+"""Checkpoints: the state of a run in one file without pickle, from which the run resumes bit for bit.
 
-A file is one line, `guardband checkpoint 2` and the SHA-256 of the rest, followed by safetensors: the
-tensors, and a JSON of everything else.
+A file consists of one line, with `guardband checkpoint 2` and the SHA-256 of the rest, followed by
+safetensors with the tensors and with everything else as JSON.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def write(path: Path, state: Any) -> None:
 
 
 def read(path: Path, *, at_most: int = LARGEST) -> Any:
-    """Read a checkpoint; an error says if the file is not one."""
+    """Read a checkpoint; raise an error if the file is not a checkpoint."""
     try:
         data = files.read_bytes(path, at_most=at_most)
     except files.UnsafeFile as error:
-        raise DamagedCheckpoint(f"{error} It is not a checkpoint: delete it to start anew.") from error
+        raise DamagedCheckpoint(f"{error} It is not a checkpoint. Delete it to start over.") from error
     try:
         tensors = load(_body(path, data))
         return _unpack(json.loads(tensors.pop("skeleton").numpy().tobytes()), tensors)
@@ -57,38 +57,38 @@ def read(path: Path, *, at_most: int = LARGEST) -> Any:
 
 def damaged(path: Path, why: str) -> DamagedCheckpoint:
     """The error for a file that is not a valid checkpoint."""
-    return DamagedCheckpoint(f"{path} is not a checkpoint of guardband: {why}. Delete it to start anew.")
+    return DamagedCheckpoint(f"{path} is not a checkpoint of guardband: {why}. Delete it to start over.")
 
 
 def wrong_with(optimizer: torch.optim.Optimizer, memory: dict[int, dict[str, Any]]) -> str:
-    """A description of state that does not fit an optimizer, or an empty string; torch accepts any state."""
+    """How a state does not fit an optimizer, or an empty string; torch itself accepts any state."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     adam = isinstance(optimizer, torch.optim.Adam)
     for number, known in memory.items():
         sizes = {1, parameters[number].numel() if adam else sum(part.numel() for part in parameters)}
         if number >= len(parameters) or (adam and {*known} != {"step", "exp_avg", "exp_avg_sq"}):
-            return f"the optimizer remembers {sorted(known)} of parameter {number}"
+            return f"the optimizer has the state {sorted(known)} for parameter {number}"
         for name, value in known.items():
             for one in value if isinstance(value, list) else [value]:
                 number_or_none = not adam and (one is None or isinstance(one, int | float))
                 if not (one.numel() in sizes if isinstance(one, Tensor) else number_or_none):
-                    return f"the optimizer's `{name}` is not of this network"
+                    return f"the optimizer's `{name}` does not fit this network"
     return ""
 
 
 def _body(path: Path, data: bytes) -> bytes:
-    """The content after the first line, if its checksum is right."""
+    """The content after the first line, if its checksum is correct."""
     length = len(HEAD) + 64
     head, body = data[: length + 1], data[length + 1 :]
     if not head.startswith(HEAD):
-        raise damaged(path, "it does not begin like one of this version")
+        raise damaged(path, "its first line is not that of this version")
     if head[len(HEAD) :] != hashlib.sha256(body).hexdigest().encode() + b"\n":
-        raise damaged(path, "its checksum is not that of its content, so it was damaged on the disk")
+        raise damaged(path, "its checksum does not match its content, so it was damaged on disk")
     return body
 
 
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """The value with each tensor replaced by its number; dicts become lists, since keys may be numbers."""
+    """The value with each tensor replaced by an index; dicts become lists, since keys may be numbers."""
     match value:
         case Tensor():
             name = str(len(tensors))

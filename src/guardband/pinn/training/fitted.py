@@ -1,4 +1,4 @@
-"""The result of a training: the network, its history and estimates, and errors that carry them."""
+"""The result of training: the network, its history and estimates, and exceptions that contain a result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from guardband.values import Names, Observations
 from guardband.values.labeled import placed
 
 NEAR = 0.01
-"""An estimate closer than this share of its range to an end of it may be cut off by the range."""
+"""An estimate within this share of the range from one of its ends may be truncated by the range."""
 
 
 NO_COVERAGE = (
@@ -102,32 +102,31 @@ class Fitted:
     problem
         The problem, with estimates in place of unknowns. None after loading without the problem.
     training_data
-        The observations that it was trained on, if any.
+        The training observations, if any.
     likelihood
-        The noise scales of the training, with defaults filled in.
+        The noise scales that were used in training, with defaults filled in.
     recipe
-        The recipe; its `counts` are the steps taken, so that it repeats a run that was stopped early.
+        The recipe. Its `counts` are the steps taken, so that the recipe repeats a run that was stopped early.
     history
-        The mean squares of data, equation and conditions at some steps, over their scales where names have
+        The mean squares of data, equation and conditions at some steps, divided by their scales if names have
         separate scales.
     terms
         The mean square of each equation and condition by name, at the steps of the history.
     held_out
-        Readings that the training monitored; calibration refuses them like training rows.
+        Readings that were monitored during training; calibration refuses them like training rows.
     noise
         The standard deviation of the readings' noise, if it was given.
     spread
         The relative distance between restarts in each output, if there were any.
     estimates
-        The unknowns that were found, by name.
+        The estimates of the unknowns, by name.
     saw_data
-        Whether the weights have learned from readings, in this training or in an earlier one that it
-        continued.
+        Whether the weights have learned from readings, in this run or in an earlier run that it continued.
     trend
-        The loss at the end relative to that after two thirds of the run, in the last window; None for short
+        The final loss relative to the loss after two thirds of the run, in the last window; None for short
         runs.
     stalled
-        Whether the training ended because its steps no longer improved the loss.
+        Whether training ended because its steps no longer improved the loss.
 
     Examples
     --------
@@ -161,7 +160,7 @@ class Fitted:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Whether the network has converged, with the evidence; computed on first use, in about a second.
+        """The verdict on whether the network has converged; computed on first use, in about a second.
 
         Examples
         --------
@@ -185,7 +184,7 @@ class Fitted:
         Parameters
         ----------
         x
-            Points, shape (n, d), as an array, a tensor or a frame. If it is a tensor that requires gradients,
+            Points, shape (n, d), as an array, a tensor or a frame. If x is a tensor that requires gradients,
             the outputs can be differentiated.
 
         Returns
@@ -210,7 +209,7 @@ class Fitted:
         Returns
         -------
         str | None
-            A sentence with the number of points outside; None if there are none.
+            A sentence with the number of points outside; None if all points lie inside.
         """
         return None if self.problem is None else outside_of(self.problem, x, "calibration points")
 
@@ -221,14 +220,14 @@ class Fitted:
 
 
 class TrainingDiverged(RuntimeError):
-    """The training diverged.
+    """Raised if training diverges.
 
     Parameters
     ----------
     message
         The message of the error.
     fitted
-        The result up to the last row of the history, with a finite network.
+        The result up to the last row of the history, with finite weights.
 
     Examples
     --------
@@ -255,14 +254,14 @@ class TrainingDiverged(RuntimeError):
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """The training was interrupted, for example by Ctrl-C.
+    """Raised if training is interrupted, for example by Ctrl-C.
 
     Parameters
     ----------
     message
         The message of the error.
     fitted
-        The result up to the last row of the history, with a finite network.
+        The result up to the last row of the history, with finite weights.
 
     Examples
     --------

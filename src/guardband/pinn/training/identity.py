@@ -1,10 +1,10 @@
 """The identity of a run, which decides whether a checkpoint belongs to it.
 
-Runs are compared by what they compute, not by how their parts are written. Settings and data are compared
+Runs are compared by their computations rather than by their source code. Settings and data are compared
 exactly. A network is identified by its starting weights, the plain settings of its modules and its values at
-64 fixed points; a problem by its residual and conditions at these points for three fixed smooth fields. So a
-problem that contains a lambda, or is defined again in a notebook, is recognized, and one with an edited
-equation is not.
+64 fixed points. A problem is identified by its residual and conditions at these points for three fixed smooth
+fields. Therefore a problem that contains a lambda, or is redefined in a notebook, is recognized, whereas a
+problem with an edited equation is not.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Identity = dict[str, Any]
 
 
 def settings_of(value: Any) -> Any:
-    """Settings as JSON values: dataclasses by their fields, tuples as lists, numbers as Python numbers."""
+    """Settings as JSON values, with dataclasses as their fields and tuples as lists."""
     if is_dataclass(value):
         return {part.name: settings_of(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, tuple | list):
@@ -49,7 +49,7 @@ def settings_of(value: Any) -> Any:
 
 
 def of_task(task: Task) -> Identity:
-    """The identity of a training before it begins."""
+    """The identity of a run before it begins."""
     net, problem = scaled_to(task.net, task.problem), with_current_numbers(task.with_parameters())
     bounds = {name: [one.low, one.high] for name, one in unknowns_in(task.problem).items()}
     return ({"unknowns": bounds} if bounds else {}) | {
@@ -109,7 +109,7 @@ def differences(mine: Any, other: Any) -> list[str]:
 
 
 def points_in(domain: Domain) -> Tensor:
-    """64 points that fill a box evenly and reproducibly: multiples of an irrational vector."""
+    """64 points that fill a box evenly and reproducibly, as multiples of an irrational vector."""
     ratio = 2.0
     for _ in range(60):  # the root of ratio ** (d + 1) = ratio + 1
         ratio = (1 + ratio) ** (1 / (domain.d + 1))
@@ -120,7 +120,7 @@ def points_in(domain: Domain) -> Tensor:
 
 
 def fields_on(domain: Domain, outputs: int) -> list[Callable[[Tensor], Tensor]]:
-    """Three smooth functions (n, d) -> (n, outputs) without vanishing derivatives; one is positive."""
+    """Three smooth functions (n, d) -> (n, outputs) with nonvanishing derivatives; one is positive."""
 
     def phase(x: Tensor, shift: float) -> Tensor:
         center, reach = (torch.tensor(part, dtype=x.dtype, device=x.device) for part in _scale(domain))
@@ -185,7 +185,7 @@ def _same(mine: Any, other: Any) -> bool:
 
 
 def _close(mine: Tensor, other: Tensor) -> bool:
-    """Whether values agree to a millionth of the largest, and are not finite at the same places."""
+    """Whether values agree to a millionth of the largest, with nonfinite values at the same positions."""
     if mine.shape != other.shape or mine.dtype != other.dtype:
         return False
     finite = mine.isfinite()

@@ -32,13 +32,13 @@ class Loss:
     problem: Problem
     net: nn.Module
     whole: nn.Module
-    """The network, with the unknowns of the problem if it has any."""
+    """The network, together with the unknowns of the problem, if any."""
     like: nn.Parameter
     training_data: Observations | None
     generator: torch.Generator
     """The generator of random points."""
     full: Points
-    """All data, and the points inside and on the boundary for L-BFGS; only a few if it is not used."""
+    """All data, and the interior and boundary points for L-BFGS; only a few points if L-BFGS is not used."""
     likelihood: Likelihood
     scales: Scales
     sizes: Tensor
@@ -93,7 +93,7 @@ class Loss:
         return Points(*data, inside.to(self.like), tuple(edges))
 
     def _pays(self, recipe: Recipe) -> bool:
-        """Whether compiling is worth its start: above 1e12 multiplications of points by weights."""
+        """Whether compiling is worthwhile, which requires more than 1e12 products of points and weights."""
         points = recipe.batch or len(self.full.inside)
         weights = sum(p.numel() for p in self.net.parameters())
         work = recipe.steps * points * weights * (2 + self.problem.domain.d)
@@ -101,8 +101,8 @@ class Loss:
 
 
 def firm(problem: Problem, recipe: Recipe, data: tuple[Tensor, Tensor]) -> bool:
-    """Whether the equation has the small default scale: if it is known, with data and Gauss-Newton steps.
+    """Whether the equation has the small default scale: without unknowns, if Gauss-Newton steps fit data.
 
-    With unknowns the equation is not yet the right one, and a small scale would keep the field from the data.
+    With unknowns the equation is not yet correct, and a small scale would keep the field away from the data.
     """
     return recipe.newton > 0 and len(data[0]) > 0 and not current_numbers(problem)

@@ -1,10 +1,10 @@
 """The Gauss-Newton stage of a run, with its choice of points.
 
-A network of a thousand weights can satisfy an equation at a few hundred points and be wrong between them. So
-the loss is evaluated on fresh points from time to time. If it is larger there, the points are renewed, half
-of them where the residual is large, and their number grows up to a first limit, and beyond it once the loss
-no longer decreases. On domains with a time axis, later points have less weight while earlier residuals are
-large, unless data and a firmly held equation determine all times at once.
+A network with a thousand weights can satisfy an equation at a few hundred points and be wrong between them.
+The loss is therefore evaluated on fresh points from time to time. If the loss is larger on these, the points
+are resampled, half of them where the residual is large. Their number grows up to a first limit, and beyond
+this limit once the loss no longer decreases. On domains with a time axis, later points have less weight while
+earlier residuals are large, unless data and an equation with a small scale determine all times at once.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from guardband.pinn.problems import Condition, Problem, Term
 from guardband.pinn.training.checkpoint import State
 
 FIRST = 96
-"""The number of points inside at the start."""
+"""The initial number of interior points."""
 
 GROWTH = 1.5
-"""The growth of the number of points after a check that finds too few."""
+"""The factor by which the number of points grows after a check that finds too few points."""
 
 OVER = 5.0
-"""The ratio of the loss on fresh points to that on the training points above which there are too few
-points."""
+"""The ratio of the loss on fresh points to the loss on training points above which the points are too few."""
 
 POOL = 6
 """The number of candidates for each point that is chosen by its residual."""
@@ -48,16 +47,16 @@ CAUSAL = 0.02
 
 ANNEALED = 15
 """The number of steps until the equation has its full weight, if there are data. With full weight from the
-start it would lead the network to another of its solutions."""
+start, the equation could lead the network to a different solution."""
 
 LOOK = 5
 """The number of steps between checks on fresh points."""
 
 MOST_NUMBERS = 2**25
-"""The largest Jacobian that is formed as a matrix, 0.25 GB; above it, products are also faster."""
+"""The largest Jacobian that is formed as a matrix, 0.25 GB; above this size, products are also faster."""
 
 MOST_DENSE = 1000
-"""With fewer weights or misses the matrix to factor is small, and the Jacobian is formed."""
+"""With fewer weights or misses, the matrix to be factored is small, and the Jacobian is formed."""
 
 
 class Look(NamedTuple):
@@ -65,13 +64,13 @@ class Look(NamedTuple):
 
     loss: float
     reach: float
-    """The mean weight of the points in time; 1 if all have full weight."""
+    """The mean weight of the points in time; 1 if all points have full weight."""
     n: int
-    """The number of points inside in the steps before."""
+    """The number of interior points in the previous steps."""
 
 
 class Newton:
-    """Gauss-Newton steps on points that follow the residual; they change the network in place, in float64."""
+    """Gauss-Newton steps on points that follow the residual; they modify the network in place."""
 
     problem: Problem
     most: int
@@ -122,7 +121,7 @@ class Newton:
         return self.rows.points
 
     def advance(self, steps: int, in_time: Callable[[], bool] = lambda: True) -> int:
-        """Take some steps, then check on fresh points; returns the number of steps taken, at least one."""
+        """Take some steps, check on fresh points, and return the number of steps taken, at least one."""
         done = Step(0.0, 0.0, False)
         for taken in range(1, steps + 1):
             self.rows.weights = self._counting()
@@ -138,7 +137,7 @@ class Newton:
 
     @property
     def done(self) -> bool:
-        """Whether the loss on fresh points has stopped decreasing, with as many points as before."""
+        """Whether the loss on fresh points has stopped decreasing for a constant number of points."""
         recent, earlier = self.looks[-STALLED:], self.looks[:-STALLED]
         if not earlier or self.n > recent[0].n:
             return False
@@ -165,11 +164,12 @@ class Newton:
         self.steps.damping = max(self.steps.damping, 1e-8)
 
     def _counting(self) -> Tensor | None:
-        """The weight of each point inside, (n,); None if all have full weight.
+        """The weight of each interior point, (n,); None if all points have full weight.
 
-        If data are fitted with a firmly held equation, all points have the same weight, which increases
-        during the first steps so that the data shape the field. Otherwise, on a domain with time, the weight
-        is exp(-c), with c equal to `CAUSAL` times the mean square of the scaled residual at earlier times.
+        If data are fitted with a small scale of the equation, all points have the same weight, which
+        increases during the first steps so that the data shape the field. Otherwise, on a domain with a time
+        axis, the weight is exp(-c), with c equal to `CAUSAL` times the mean square of the scaled residual at
+        earlier times.
         """
         inside = self.points.inside
         if self.firm:
@@ -189,7 +189,7 @@ class Newton:
         return 0.5 * float(misses @ misses)
 
     def _uniform(self, n: int, data: tuple[Tensor, Tensor]) -> Points:
-        """All data, random points inside and on the boundary."""
+        """All data, with random points inside and on the boundary."""
         x, y = data
         domain, generator = self.problem.domain, self.generator
         inside = domain.uniform(n, generator, dtype=torch.float64).to(x)
@@ -197,7 +197,7 @@ class Newton:
         return Points(x, y, inside, tuple(edges))
 
     def _renewed(self, n: int) -> Points:
-        """The same, with half of the points inside drawn where the residual is large."""
+        """The points of `_uniform`, with half of the interior points drawn where the residual is large."""
         points = self._uniform(n, self.points[:2])
         pool = self.problem.domain.uniform(POOL * n, self.generator, dtype=torch.float64).to(points.inside)
         off = self.rows.residual(pool)
@@ -206,7 +206,7 @@ class Newton:
         return points._replace(inside=torch.cat([points.inside[n // 2 :], pool[chosen]]))
 
     def state(self) -> State:
-        """Everything that changes except the network."""
+        """The complete changing state, except the network."""
         edges = [[edge.points, edge.normals, edge.sizes, list(edge.parts)] for edge in self.points.edges]
         return {
             "n": self.n,
@@ -232,7 +232,7 @@ class Newton:
             or inside.shape != (len(inside), x.shape[1])
             or inside.dtype != x.dtype
         ):
-            wrong = "its points are not those of this run"
+            wrong = "its points do not belong to this run"
             raise ValueError(wrong)
         self.n, self.most = n, most
         self.looks = [Look(*look) for look in zip(fresh, reach, counts, strict=True)]
@@ -244,7 +244,7 @@ class Newton:
 
 
 class _Moving(Rows):
-    """Rows with weights that can be changed; `units` (P,) is the size of a unit step of each weight."""
+    """Rows with adjustable weights; `units` (P,) is the size of a unit step of each weight."""
 
     def __init__(
         self, problem: Problem, net: nn.Module, points: Points, scales: Scales, units: Tensor
@@ -257,7 +257,7 @@ class _Moving(Rows):
 
     @property
     def theta(self) -> Tensor:
-        """All weights in their units as one vector, followed by the parameters of unknowns."""
+        """All weights in their units, followed by the parameters of unknowns, as one vector."""
         return parameters_to_vector(self._whole.parameters()).detach() / self._units
 
     @theta.setter
@@ -266,7 +266,7 @@ class _Moving(Rows):
             vector_to_parameters(theta * self._units, self._whole.parameters())
 
     def __call__(self) -> tuple[Tensor, Tensor | Products | Widened]:  # type: ignore[override]
-        """All misses, and their Jacobian in the weights in their units; it is 0 for frozen weights."""
+        """All misses, and their Jacobian in the weights in their units, which is 0 for frozen weights."""
         misses, slopes = self._of_weights()
         if self._whole is self.net:
             return misses, slopes
@@ -297,7 +297,7 @@ def _last_layer(net: nn.Module) -> nn.Linear | None:
 
 
 def _units(net: nn.Module, last: nn.Linear | None, sizes: Tensor) -> Tensor:
-    """The size of a unit step of each weight, (P,): that of its output in the last layer, otherwise 1."""
+    """The size of a unit step of each weight, (P,): the output's size in the last layer, otherwise 1."""
     found = []
     for parameter in net.parameters():
         unit = torch.ones_like(parameter).detach()

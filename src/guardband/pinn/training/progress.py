@@ -1,4 +1,4 @@
-"""The progress of a training: everything that changes, which is also its checkpoint."""
+"""The progress of a run: its changing state, which is also its checkpoint."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from guardband.values import Observations
 
 
 class Diverged(Exception):
-    """The loss of a leg diverged from `start` to `now`."""
+    """Raised if the loss of a leg diverges, from `start` to `now`."""
 
     start: float
     now: float
@@ -43,13 +43,13 @@ class Done(NamedTuple):
 
 @dataclass(eq=False)
 class Progress:
-    """Everything that changes during a training and is stored in a checkpoint."""
+    """The state that changes during training and is stored in a checkpoint."""
 
     leg: Leg
     history: list[dict[str, float]]
     terms: list[dict[str, float]]
     done: list[Done] = field(default_factory=list)
-    """The finished legs, each on its window of time."""
+    """The finished legs, each on its time window."""
     ended: list[int] = field(default_factory=list)
     """The steps of the finished stages of the leg."""
     stage: Stage | None = None
@@ -59,14 +59,14 @@ class Progress:
     first_loss: float | None = None
     """The loss of this leg before the first step of Adam."""
     net: nn.Module = field(default_factory=nn.Module)
-    """The network in training, with the unknowns of the problem if it has any; modified in place."""
+    """The network in training, together with the unknowns of the problem, if any; modified in place."""
     good: dict[str, Tensor] = field(default_factory=dict)
     """The weights at the last row of the history."""
     watch: Watch | None = None
     clock: Clock = field(default_factory=lambda: Clock(0.0))
 
     def begin(self, leg: Leg, net: nn.Module, watch: Watch | None) -> None:
-        """Begin a leg and discard everything after the step at which it begins."""
+        """Begin a leg, and discard the history after the step at which it begins."""
         self.history = [row for row in self.history if row["step"] <= leg.since]
         self.terms = [row for row in self.terms if row["step"] <= leg.since]
         self.done = self.done[: leg.window]
@@ -100,13 +100,13 @@ class Progress:
         return self.clock.spent()
 
     def in_time(self) -> bool:
-        """Whether the budget of the leg allows further steps; a leg takes some in any case."""
+        """Whether the budget of the leg allows further steps; every leg takes at least some steps."""
         until = self.leg.until
         made = self.history and self.history[-1]["step"] > self.leg.since
         return until is None or not made or self.spent() < until
 
     def add(self, seen: Seen, loss: Loss) -> None:
-        """Add a row to history and terms; a leg that diverged returns to its last good weights."""
+        """Add a row to history and terms; if the leg has diverged, restore the last good weights."""
         step = {"step": float(self.leg.since + self.step)}
         row = step | dict(zip(loss.gradients.mean_squares.names, seen.squares.tolist(), strict=True))
         weights = loss.weights(1.0).to(seen.squares)
@@ -126,7 +126,7 @@ class Progress:
         self.terms.append(loss.record.row(self.leg.since + self.step, seen.misses))
 
     def state(self, generators: list[torch.Generator]) -> State:
-        """The whole progress, as plain values and tensors."""
+        """The complete progress, as plain values and tensors."""
         return {
             "leg": asdict(self.leg),
             "history": self.history,
@@ -144,7 +144,7 @@ class Progress:
 
 
 class Clock:
-    """CPU seconds of this thread, added to those spent before."""
+    """The CPU seconds of this thread, added to those of earlier runs."""
 
     def __init__(self, before: float) -> None:
         self._before, self._began = before, time.thread_time()
@@ -189,7 +189,7 @@ class Watch:
             net.load_state_dict(self._weights)
 
     def state(self) -> State:
-        """Everything that changes."""
+        """The complete changing state."""
         return {"least": self._least, "waited": self._waited, "weights": self._weights}
 
     def load(self, state: State) -> None:

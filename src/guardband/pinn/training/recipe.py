@@ -1,4 +1,4 @@
-"""Recipes: the schedule, rates and points of a training."""
+"""Recipes: the schedule, learning rates and points of a training run."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Counts: TypeAlias = tuple[int, int, int]
 """The numbers of steps of Adam, Gauss-Newton and L-BFGS."""
 
 AS_LONG_AS_IT_TAKES = 100_000
-"""The number of Gauss-Newton steps of a run that a budget ends."""
+"""The largest number of Gauss-Newton steps of a run with a budget."""
 
 WINDOWS = 5
-"""The number of windows of time for an evolution equation without data; with a budget up to twice as many."""
+"""The number of time windows for an evolution equation without data; up to twice as many with a budget."""
 
 EACH, EACH_ALONE = 10.0, 2.0
-"""The budget of a window in CPU seconds: in space and time, and in time alone."""
+"""The budget of a window in CPU seconds, in space and time, and in time alone."""
 
 TRIAL, TRIAL_STEPS = 0.1, 0.2
-"""The share of a budget, and of the steps, in which a single network is tried for all times."""
+"""The shares of a budget and of the steps in which a single network is tried for all times."""
 
 
 @kept
@@ -33,7 +33,8 @@ TRIAL, TRIAL_STEPS = 0.1, 0.2
 class Recipe:
     """The schedule of a training: Adam, then Gauss-Newton steps, then L-BFGS.
 
-    `pinn.Recipe()` is the recipe of guardband 0.1; `Recipe.automatic(problem)` is the default of `pinn.fit`.
+    `pinn.Recipe()` is the recipe of guardband version 0.1; `Recipe.automatic(problem)` is the default of
+    `pinn.fit`.
 
     Parameters
     ----------
@@ -45,21 +46,21 @@ class Recipe:
         The number of steps in which the learning rate rises to its largest value.
     decay
         `(every, factor)` multiplies the learning rate by the factor every `every` steps. The default is a
-        cosine that ends at a tenth.
+        cosine decay to a tenth of the largest rate.
     batch
         The number of points in a random batch of Adam; None uses all points at every step.
     n_interior
-        The number of fixed points inside, by default 256 on a line and 768 otherwise, or the numbers per axis
-        of an even grid. It is also the largest number of points of Gauss-Newton steps, whose default is 512
-        on a line and 1024 otherwise, and up to four times as many once these no longer help.
+        The number of fixed interior points, by default 256 in one dimension and 768 otherwise, or the numbers
+        per axis of an even grid. It is also the largest number of points of Gauss-Newton steps. Their default
+        is 512 in one dimension and 1024 otherwise, and up to four times as many once these no longer help.
     n_boundary
         The number of points for each condition.
     even
-        Whether the fixed points are evenly placed.
+        Whether the fixed points are evenly spaced.
     anneal
-        The initial physics scale relative to its final value. It decreases until half of Adam's steps, or,
-        with data and without Adam, over the first 15 Gauss-Newton steps: the data shape the field first, then
-        the equation sharpens it.
+        The initial physics scale relative to its final value. It decreases over the first half of Adam's
+        steps or, with data and without Adam, over the first 15 Gauss-Newton steps. The data therefore shape
+        the field first, and then the equation sharpens it.
     finish
         The largest number of iterations of L-BFGS.
     min_improvement
@@ -69,17 +70,17 @@ class Recipe:
     seconds
         The budget of the whole run, in CPU seconds of its thread.
     windows
-        The number of windows of time of an evolution equation. Each has all of these steps and starts from
-        the end of the window before.
+        The number of time windows of an evolution equation. Each window has all of these steps and starts
+        from the end of the previous window.
     trial
         The share of the steps or seconds in which one network is first trained for all times. If it has
-        converged by then, according to `pinn.verdict`, it continues alone with all of them.
+        converged by then, according to `pinn.verdict`, it continues alone with all steps or seconds.
     counts
-        The steps of each kind in each window, as a finished run records them. A recipe with counts repeats
-        exactly these steps, whatever its other limits are.
+        The steps of each kind in each window, as recorded by a finished run. A recipe with counts repeats
+        exactly these steps, regardless of its other limits.
     patience
-        The number of rows of the history without a smaller error on held-out readings after which a run ends.
-        The network with the smallest error is kept.
+        The number of history rows without a smaller error on held-out readings after which a run ends. The
+        network with the smallest error is kept.
 
     Examples
     --------
@@ -111,19 +112,19 @@ class Recipe:
     def automatic(
         cls, problem: Problem, *, data: bool = False, seconds: float | None = None, windows: int | None = None
     ) -> Recipe:
-        """Return the default recipe of `pinn.fit`: Gauss-Newton steps, in windows of time if that helps.
+        """Return the default recipe of `pinn.fit`: Gauss-Newton steps, in time windows if they help.
 
         It has 400 steps, or as many as a budget allows. An evolution equation with an initial condition and
-        without data is solved in five windows. With a budget there are as many windows as have 10 s each, at
-        most ten; without axes of space, 2 s each, at most five. One network for all times is tried first, for
-        a fifth of the steps or a tenth of the budget.
+        without data is solved in five windows. With a budget, each window has at least 10 s, with at most ten
+        windows; without spatial axes, each window has at least 2 s, with at most five windows. One network
+        for all times is tried first, for a fifth of the steps or a tenth of the budget.
 
         Parameters
         ----------
         problem
             The problem.
         data
-            Whether there are training data, which determine all times at once, so that there is one window.
+            Whether there are training data, which determine all times at once, so that one window suffices.
         seconds
             The budget in CPU seconds.
         windows
@@ -151,7 +152,7 @@ class Recipe:
     def by_newton(
         cls, steps: int = 400, *, seconds: float | None = None, n_interior: int | None = None
     ) -> Recipe:
-        """Return a recipe of Gauss-Newton steps alone.
+        """Return a recipe with only Gauss-Newton steps.
 
         Parameters
         ----------
@@ -160,7 +161,7 @@ class Recipe:
         seconds
             The budget in CPU seconds.
         n_interior
-            The largest number of points inside.
+            The largest number of interior points.
 
         Returns
         -------
@@ -181,15 +182,19 @@ class Recipe:
                 f"`seconds` should be a positive number of CPU seconds, got {self.seconds!r:.80}."
             )
         if not isinstance(self.newton, Integral) or self.newton < 0:
-            raise ValueError(f"`newton` should be a number of steps, got {self.newton!r:.80}.")
+            raise ValueError(f"`newton` should be a nonnegative number of steps, got {self.newton!r:.80}.")
         if not isinstance(self.windows, Integral) or self.windows < 1:
-            raise ValueError(f"`windows` should be a number of windows of time, got {self.windows!r:.80}.")
+            raise ValueError(
+                f"`windows` should be a positive number of time windows, got {self.windows!r:.80}."
+            )
         if not isinstance(self.trial, Real) or not 0 <= self.trial < 1:
             raise ValueError(
                 f"`trial` should be a share of the run, at least 0 and below 1, got {self.trial!r:.80}."
             )
         if self.patience is not None and (not isinstance(self.patience, Integral) or self.patience < 1):
-            raise ValueError(f"`patience` should be a number of rows, or None, got {self.patience!r:.80}.")
+            raise ValueError(
+                f"`patience` should be a positive number of rows, or None, got {self.patience!r:.80}."
+            )
         if self.counts is not None:
             _check_counts(self.counts, self.windows)
 
@@ -232,7 +237,7 @@ class Recipe:
         Returns
         -------
         tuple[int, int]
-            The largest number of points inside, and the largest number once these no longer help.
+            The largest number of interior points, and the largest number once these no longer help.
         """
         if self.n_interior is None:
             return (512, 2048) if d == 1 else (1024, 4096)
@@ -276,7 +281,7 @@ class Recipe:
 
 
 def _windows(problem: Problem, seconds: float | None) -> int:
-    """The default number of windows of time for a problem without data."""
+    """The default number of time windows for a problem without data."""
     if not starts(as_problem(problem)):
         return 1
     if seconds is None or not isinstance(seconds, Real):

@@ -1,9 +1,9 @@
-"""The schedule of a training: its legs, each one network on one window of time.
+"""The schedule of a run: its legs, each of which trains one network on one time window.
 
 With a trial, one network is first trained for all times. If it converges within its share of the steps or
-seconds, it continues alone. Otherwise it is discarded, and the windows of time follow in order, each from the
-final state of the one before. `next_leg` alone decides this; another kind of leg is another `Leg` that it
-returns.
+seconds, it continues alone. Otherwise it is discarded, and the time windows follow in order, each starting
+from the final state of the previous window. Only `next_leg` makes this decision; to add a new kind of leg,
+let it return a new kind of `Leg`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The arguments of a training, which never change; the network is on its device."""
+    """The arguments of a run, which never change; the network is on its device."""
 
     problem: Problem
     net: nn.Module
@@ -42,10 +42,10 @@ class Task:
     seed: int
     compile: bool | None
     earlier: Fitted | None
-    """The result whose training continues."""
+    """The earlier result from which training continues."""
 
     def with_parameters(self) -> Problem:
-        """The problem, with trainable parameters for its unknowns if it has any."""
+        """The problem, with trainable parameters for its unknowns, if any."""
         unknowns = unknowns_in(self.problem)
         if not unknowns:
             return self.problem
@@ -55,24 +55,24 @@ class Task:
 
 @dataclass(frozen=True)
 class Leg:
-    """One network, trained through all stages on one window of time, as plain numbers for checkpoints."""
+    """One network, trained through all stages on one time window, as plain numbers for checkpoints."""
 
     start: float
     end: float
-    """The end of the window, or of all times if it is `whole`."""
+    """The end of the window, or of all times if the leg is `whole`."""
     window: int = 0
     """The number of the window, from 0."""
     whole: bool = True
     """Whether the network is for all times."""
     since: int = 0
-    """The step of the training after which it begins."""
+    """The step of the run after which the leg begins."""
     until: float | None = None
-    """The CPU seconds of the training at which it ends."""
+    """The CPU seconds of the run at which the leg ends."""
     trial: bool = False
-    """Whether it has to converge within the `trial` share of the recipe."""
+    """Whether the leg has to converge within the `trial` share of the recipe."""
 
     def recipe(self, task: Task) -> Recipe:
-        """The recipe of this leg: that of the task, or the same for one network over all times."""
+        """The recipe of this leg: that of the task, or its equivalent for one network over all times."""
         at_once = self.whole and task.recipe.windows > 1
         return task.recipe.at_once() if at_once else task.recipe.in_windows()
 
@@ -86,7 +86,7 @@ class Leg:
         return task.with_parameters() if self.whole else Window(task.problem, self.start, self.end, before)
 
     def net(self, task: Task, problem: Problem, before: nn.Module | None) -> nn.Module:
-        """The network at the beginning: that of the window before, or the one given."""
+        """The initial network: that of the previous window, or the given network."""
         given = traits_of(task.net)
         if before is None or given.windowed:
             before = given.at_time((self.start + self.end) / 2)
@@ -97,7 +97,7 @@ class Leg:
         return given if self.whole else data_in(given, problem.domain)
 
     def continues(self, other: Leg) -> bool:
-        """Whether it equals another leg, except for the limits of trial and budget."""
+        """Whether this leg equals another leg, except for the limits of trial and budget."""
         return replace(self, trial=other.trial, until=other.until) == other
 
     def windows(self, task: Task) -> int:
@@ -116,9 +116,9 @@ def first_leg(task: Task) -> Leg:
 
 
 def next_leg(task: Task, now: Progress, *, diverged: bool) -> Leg | None:
-    """The leg after one that has ended or diverged; None at the end of the training.
+    """The leg after a leg that has ended or diverged; None at the end of the run.
 
-    A successful trial continues as a leg without a limit; after a failed one the windows begin.
+    A successful trial continues as a leg without a limit; after a failed trial the windows begin.
     """
     leg = now.leg
     if leg.trial and not now.over:
@@ -153,7 +153,7 @@ def _since(task: Task) -> int:
 
 
 def nth_window(task: Task, window: int, since: int, spent: float) -> Leg:
-    """A window of time with its share of the budget; the first, untrained one has a double share."""
+    """A time window with its share of the budget, which is doubled for the first, untrained window."""
     recipe = task.recipe
     start, end = borders_of(task.problem, task.net, recipe.windows)[window : window + 2]
     leg = Leg(start, end, window, recipe.windows == 1, since)

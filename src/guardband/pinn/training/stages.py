@@ -1,4 +1,4 @@
-"""The stages of a leg: Adam, Gauss-Newton and L-BFGS, which advance by some steps at a time."""
+"""The stages of a leg (Adam, Gauss-Newton and L-BFGS), which advance by several steps at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVERY = 50
 
 
 class Seen(NamedTuple):
-    """The last mean squares, the misses behind them, and the mean squares before the first step of Adam."""
+    """The last mean squares, their misses, and the mean squares before the first step of Adam."""
 
     squares: Tensor
     misses: list[Tensor]
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 
 
 class Stage(ABC):
-    """A part of a leg: at most `most` steps, of which `taken` are done."""
+    """A part of a leg, with at most `most` steps, of which `taken` are done."""
 
     taken: int
     most: int
@@ -50,7 +50,7 @@ class Stage(ABC):
 
     @abstractmethod
     def state(self) -> State:
-        """Everything that changes except the network."""
+        """The complete changing state, except the network."""
 
     @abstractmethod
     def load(self, state: State) -> None:
@@ -58,7 +58,7 @@ class Stage(ABC):
 
 
 class AdamStage(Stage):
-    """Adam on new random batches, or on all points; the weight of the equation increases."""
+    """Adam on new random batches or on all points, with an increasing weight of the equation."""
 
     taken: int
     most: int
@@ -96,7 +96,7 @@ class AdamStage(Stage):
         return squares
 
     def _points(self, batch: int | None) -> Points:
-        """All fixed points, or a batch: new points inside and on the boundary, some of the data."""
+        """All fixed points, or a batch with new interior and boundary points and some of the data."""
         loss = self._loss
         x, y = loss.full.x, loss.full.y
         domain, terms = loss.problem.domain, terms_of(loss.problem, loss.net)
@@ -140,7 +140,7 @@ class LBFGSStage(Stage):
 
     @property
     def done(self) -> bool:
-        """Whether no steps are left, or the last ones did not improve the loss."""
+        """Whether no steps are left, or the most recent steps did not improve the loss."""
         return self._stalled or super().done
 
     def advance(self, in_time: Callable[[], bool]) -> Seen:
@@ -161,7 +161,7 @@ class LBFGSStage(Stage):
         return Seen(seen[-1], misses)
 
     def _same_masks(self) -> None:
-        """Repeat the same random numbers: L-BFGS cannot follow a loss that changes."""
+        """Repeat the same random numbers, since L-BFGS cannot follow a changing loss."""
         for generator in generators_in(self._loss.net):
             generator.manual_seed(self._seed)
 
@@ -196,14 +196,14 @@ class NewtonStage(Stage):
             most=most_points,
             beyond=beyond,
             firm=loss.firm,
-            anneal=1.0 if recipe.steps else recipe.anneal,  # Adam has annealed already
+            anneal=1.0 if recipe.steps else recipe.anneal,  # Adam has already annealed the weight
             annealed=min(ANNEALED, recipe.newton // 2),
             seed=seed,
         )
 
     @property
     def done(self) -> bool:
-        """Whether no steps are left, or the last ones did not improve the loss."""
+        """Whether no steps are left, or the most recent steps did not improve the loss."""
         return super().done or (self._until_stalled and self._newton.done)
 
     def advance(self, in_time: Callable[[], bool]) -> Seen:
@@ -228,7 +228,7 @@ STAGES: Sequence[type[AdamStage | NewtonStage | LBFGSStage]] = (AdamStage, Newto
 
 
 def _remember(optimizer: torch.optim.Optimizer, memory: dict[int, State]) -> None:
-    """Restore the state of an optimizer, if it fits; its settings are the recipe's."""
+    """Restore the state of an optimizer, if it fits; the settings are taken from the recipe."""
     if wrong := wrong_with(optimizer, memory):
         raise ValueError(wrong)
     settings = optimizer.state_dict()["param_groups"]

@@ -1,4 +1,4 @@
-"""Training: `fit` goes from a problem, a network and observations to a `Fitted`."""
+"""Training: `fit` turns a problem, a network and observations into a `Fitted`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def fit(
 ) -> Fitted:
     """Train a copy of a network on an equation and, optionally, on observations of its solution.
 
-    The loss is the negative logarithm of the likelihood: mean squares over noise variances. A run that ends
+    The loss is the negative log-likelihood, a sum of mean squares divided by noise variances. A run that ends
     without convergence prints its verdict, unless `progress=False`.
 
     Parameters
@@ -67,37 +67,38 @@ def fit(
     problem
         The equation on its domain, with its conditions.
     net
-        The network, which stays as it is, or a `Fitted`, whose training continues.
+        The network, which is not modified, or a `Fitted`, whose training continues.
     training_data
-        Observations of the solution. A sequence of them may hold different outputs at different points.
+        Observations of the solution. A sequence of observations may contain different outputs at different
+        points.
     likelihood
         The noise scales of data, equation and conditions; see `pinn.Likelihood` for the defaults.
     recipe
-        The schedule. The default is `Recipe.automatic`, Gauss-Newton steps. Adam and L-BFGS,
-        `pinn.Recipe()`, are the default with dropout, on a GPU, above 20,000 weights (5,000 with more than
-        50 readings), above 2,000 readings (50 with unknowns), and for networks that are not multilayer
-        perceptrons. On a GPU they are often less accurate by a factor of 100 or more than Gauss-Newton
-        steps on the CPU, and a warning says so.
+        The schedule. The default is `Recipe.automatic`, Gauss-Newton steps. Adam and L-BFGS, `pinn.Recipe()`,
+        are the default with dropout, on a GPU, above 20,000 weights (5,000 with more than 50 readings), above
+        2,000 readings (50 with unknowns), and for networks that are not multilayer perceptrons. On a GPU they
+        are often less accurate than Gauss-Newton steps on the CPU by a factor of 100 or more, and `fit` warns
+        about this.
     seed
-        Seed of all random numbers of the training.
+        The seed of all random numbers in training.
     held_out
-        Readings that training does not use. The verdict compares the network with them, and with
-        `Recipe(patience=...)` they end the run. Calibration refuses them like training rows.
+        Readings that are not used for training. The verdict compares the network with them, and with
+        `Recipe(patience=...)` they determine when the run ends. Calibration refuses them like training rows.
     restarts
-        The number of trainings, from different starting weights. The result is the run with the smallest
-        error on `held_out`, or without it the run with the smallest estimated error. The verdict reports how
-        much the runs differ.
+        The number of training runs, each from different initial weights. The result is the run with the
+        smallest error on `held_out` or, without `held_out`, the smallest estimated error. The verdict reports
+        how much the runs differ.
     callback
         A function that receives a `Moment` at each row of the history; returning True ends the run.
     checkpoint
         A file from which a killed run resumes bit for bit, if `fit` is called again with the same arguments.
-        It is removed at the end. A damaged file, or one of another run (other data, another network,
-        settings or equation), is refused.
+        The file is removed at the end. A file that is damaged, or that belongs to a run with different data,
+        network, settings or equation, is refused.
     compile
-        Whether to use `torch.compile`; by default only where the run is long enough to pay for it. Results
-        then differ in the last digits.
+        Whether to use `torch.compile`; by default only if the run is long enough to benefit. Compiled results
+        differ in the last digits.
     device, dtype
-        Where, and in which precision, the copy of the network is trained; by default as it is.
+        The device and the precision of the trained copy; by default those of the network.
     progress
         Whether to show a progress bar.
 
@@ -109,9 +110,9 @@ def fit(
     Raises
     ------
     TrainingDiverged
-        If the loss grows a thousandfold or is not finite; `error.fitted` holds the last good network.
+        If the loss grows a thousandfold or is not finite; `error.fitted` contains the last good network.
     TrainingInterrupted
-        On Ctrl-C; `error.fitted` holds the last network.
+        On Ctrl-C; `error.fitted` contains the last network.
 
     Examples
     --------
@@ -128,7 +129,8 @@ def fit(
     if restarts != 1:
         if checkpoint is not None:
             raise ValueError(
-                "A checkpoint holds one training. Call `fit` for each start, with its own checkpoint."
+                "A checkpoint contains a single run. Call `fit` once per start, with a separate checkpoint "
+                "each time."
             )
         train = partial(
             fit,
@@ -190,29 +192,30 @@ def _run(
 
 
 def _report(fitted: Fitted) -> None:
-    """Print the verdict if the training has not converged; its errors must not lose the result."""
+    """Print the verdict if training has not converged; errors in the verdict must not lose the result."""
     try:
         if fitted.verdict.word != "converged":
             tqdm.write(str(fitted.verdict), file=sys.stderr)
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        tqdm.write(f"There is no verdict on this training: {error}", file=sys.stderr)
+        tqdm.write(f"The verdict on this run failed: {error}", file=sys.stderr)
 
 
 MOST_WEIGHTS = 20_000
-"""Gauss-Newton steps of larger networks take too long for a default."""
+"""The largest number of weights for Gauss-Newton steps by default; larger networks take too long."""
 
 FEW, MOST_WITH_DATA = 50, 5_000
 """With more readings than `FEW` and more weights than `MOST_WITH_DATA`, Adam finds a good basin sooner."""
 
 MANY = 2_000
-"""Above this number of readings, steps that use all of them are too slow; Adam uses batches. With unknowns
-the equation has a larger scale, and Gauss-Newton steps would follow the noise of more than `FEW` readings."""
+"""Above this number of readings, steps that use all readings are too slow, and Adam uses batches. With
+unknowns, the equation has a larger scale, and Gauss-Newton steps would follow the noise of more than `FEW`
+readings."""
 
 
 def _automatic(
     problem: Problem, net: nn.Module, data: Observations | None, device: torch.device | str | None
 ) -> Recipe:
-    """Gauss-Newton steps where they are fast, else Adam and L-BFGS."""
+    """Gauss-Newton steps if they are fast, otherwise Adam and L-BFGS."""
     one = traits_of(net).at_time(-math.inf)
     core, like = core_of(one), next(one.parameters())
     cpu = (like.device if device is None else torch.device(device)).type == "cpu"
@@ -225,9 +228,9 @@ def _automatic(
         return Recipe()
     if not cpu:
         warnings.warn(
-            f"On the device {like.device if device is None else device} `fit` takes Adam and L-BFGS, "
-            "pinn.Recipe(). They are less accurate than the Gauss-Newton steps in float64 that it takes on "
-            'the CPU: device="cpu". With a recipe of your own there is no warning.',
+            f"On the device {like.device if device is None else device} `fit` uses Adam and L-BFGS, "
+            "pinn.Recipe(). They are less accurate than the Gauss-Newton steps in float64 that it uses on "
+            'the CPU, device="cpu". To suppress this warning, pass a recipe.',
             stacklevel=3,
         )
         return Recipe()
@@ -272,9 +275,9 @@ def _floats_of(dtype: object) -> torch.dtype | None:
 
 
 def _check_pair(problem: Problem, net: nn.Module) -> None:
-    """Refuse an object that is not a network, and a network of another shape than the problem's."""
+    """Refuse an object that is not a network, and a network whose shape differs from the problem's."""
     if isinstance(problem, nn.Module) and isinstance(net, Problem):
-        raise TypeError("The problem comes first, then the network: pinn.fit(problem, net, ...).")
+        raise TypeError("The problem comes first, then the network, as in pinn.fit(problem, net, ...).")
     problem = as_problem(problem)
     check_coefficients(problem)
     if not isinstance(net, nn.Module):
@@ -291,28 +294,28 @@ def _check_pair(problem: Problem, net: nn.Module) -> None:
 
 
 def _check_newton(recipe: Recipe, net: nn.Module, device: torch.device | str | None = None) -> None:
-    """Refuse Gauss-Newton steps with dropout, which changes the network, and on devices without float64."""
+    """Refuse Gauss-Newton steps with dropout, which changes the network, or on devices without float64."""
     place = next(net.parameters()).device if device is None else torch.device(device)
     if recipe.newton and not has_float64(place):
         raise ValueError(
-            f"Gauss-Newton steps need float64, which the device {place} does not have. Train on the CPU, "
-            'device="cpu", or by Adam and L-BFGS: recipe=pinn.Recipe().'
+            f"Gauss-Newton steps need float64, which the device {place} does not support. Train on the "
+            'CPU, device="cpu", or by Adam and L-BFGS, recipe=pinn.Recipe().'
         )
     if recipe.newton and traits_of(net).stochastic:
         raise ValueError(
-            "Gauss-Newton steps need a network that stays the same, and dropout changes it at every "
-            "evaluation. Train it by Adam and L-BFGS: recipe=pinn.Recipe()."
+            "Gauss-Newton steps need a fixed network, but dropout changes it at every evaluation. Train it "
+            "by Adam and L-BFGS, recipe=pinn.Recipe()."
         )
 
 
 def _best_of(restarts: int, seed: int, net: nn.Module, train: Callable[[nn.Module, int], Fitted]) -> Fitted:
-    """The best of several trainings from different starts.
+    """The best of several runs from different starts.
 
-    The best run has the smallest error on held-out readings or, without any, the smallest estimated error.
-    Runs that have not converged are left out of the spread of the solutions.
+    The best run has the smallest error on held-out readings or, without readings, the smallest estimated
+    error. Runs that have not converged are excluded from the spread of the solutions.
     """
     if not isinstance(restarts, Integral) or restarts < 1:
-        raise ValueError(f"`restarts` should be a number of trainings, got {restarts!r:.80}.")
+        raise ValueError(f"`restarts` should be a positive number of training runs, got {restarts!r:.80}.")
     starts = [net, *(restarted(net, seed + k) for k in range(1, int(restarts)))]
     runs = [train(start, seed + k) for k, start in enumerate(starts)]
     best = min(runs, key=_off)
@@ -334,7 +337,7 @@ def _off(run: Fitted) -> tuple[float, float]:
 
 
 def _known(number: float) -> float:
-    """The number, infinite for NaN."""
+    """The number, or infinity instead of NaN."""
     return math.inf if math.isnan(number) else number
 
 

@@ -1,4 +1,4 @@
-"""The training of a task: the loop over the legs of its schedule."""
+"""The training of a task, a loop over the legs of its schedule."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from guardband.pinn.training.stages import STAGES, Stage
 
 @dataclass(frozen=True)
 class Moment:
-    """The state of a training at a row of its history, as a callback receives it.
+    """The state of a run at a row of its history, as passed to a callback.
 
     Attributes
     ----------
     step
-        The number of the step.
+        The step number.
     row
         The last row of the history.
     terms
         The mean square of each equation and condition, by name.
     net
-        The current network itself; changes to it persist.
+        The current network itself, so changes to it persist.
     seconds
-        CPU seconds used so far.
+        The CPU seconds used so far.
 
     Examples
     --------
@@ -67,14 +67,14 @@ class Moment:
 
 
 class Trainer:
-    """The training of a task; iterating over it trains, and yields a `Moment` at every row of the history."""
+    """The training of a task; iteration trains the network and yields a `Moment` per row of the history."""
 
     task: Task
     progress: Progress
     loss: Loss
     """The loss of the current leg."""
     stopped: bool
-    """Whether the training ended before all steps were taken."""
+    """Whether training ended before all steps were taken."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.stopped = task, False
@@ -123,7 +123,7 @@ class Trainer:
         return STAGES[number](self.loss, self._recipe(), most, seed, until_stalled=not counted)
 
     def _follow(self, leg: Leg) -> None:
-        """Continue with a leg: the same without a limit, the next window, or a new start."""
+        """Continue with a leg, which is the same without a limit, the next window, or a new start."""
         now = self.progress
         if leg.continues(now.leg):
             now.leg = leg
@@ -186,8 +186,8 @@ class Trainer:
         return (
             f"Training diverged at step {self.step}: the loss went from {error.start:.3g} to "
             f"{error.now:.3g}. The last good network is in `error.fitted`. Try a learning rate of "
-            f"{rate / 10:g} (it is {rate:g}), a longer warm-up, or look for a residual that is not finite "
-            "somewhere."
+            f"{rate / 10:g} instead of {rate:g} or a longer warm-up, or look for points at which the "
+            "residual is not finite."
         )
 
     def fitted(self) -> Fitted:
@@ -246,14 +246,15 @@ class Trainer:
         return self.progress.state(self._generators())
 
     def load(self, state: State, identity: Identity, path: Path) -> None:
-        """Resume from a checkpoint of the same training."""
+        """Resume from a checkpoint of the same run."""
         before = state.get("identity") if isinstance(state, dict) else None
         none = {"unknowns": {}}
         other = differences(none | identity, none | before if isinstance(before, dict) else None)
         if other:
             raise ValueError(
-                f"The checkpoint {path} belongs to another run: it has another "
-                f"{' and another '.join(other)}. Give another file, or delete it to start anew."
+                f"The checkpoint {path} belongs to a different run, with a different "
+                f"{' and a different '.join(other)}. Pass a different file, or delete this file to start "
+                "over."
             )
         try:
             self._restore(state if "leg" in state else self._of_0_2(state))
@@ -287,7 +288,7 @@ class Trainer:
             now.watch.load(state["watch"])
 
     def _of_0_2(self, old: State) -> State:
-        """A checkpoint of guardband 0.2 in the present format."""
+        """A checkpoint written by guardband version 0.2, converted to the current format."""
         run, (trial, at_once), k = old["run"], old["trial"], len(old["nets"])
         start, end = borders_of(self.task.problem, self.task.net, 1)
         legs = [Leg(start, end)] if at_once else [nth_window(self.task, n, 0, 0.0) for n in range(k + 1)]

@@ -2,7 +2,7 @@
 
 A jet is a tensor (channels, n, width): the value, first derivatives along some axes, sums of second
 derivatives, and third and fourth derivatives along an axis. A linear layer acts on all channels by one matrix
-product, an activation s by the chain rule:
+product, and an activation s acts by the chain rule:
 
     value    s(z)
     first    s'(z) z_i
@@ -10,9 +10,9 @@ product, an activation s by the chain rule:
     third    s'(z) z_3 + 3 s''(z) z_1 z_2 + s'''(z) z_1^3                along one axis
     fourth   s'(z) z_4 + s''(z) (4 z_1 z_3 + 3 z_2^2) + 6 s'''(z) z_1^2 z_2 + s''''(z) z_1^4
 
-Compared with repeated autograd this moves a fraction of the memory. The formulas are implemented twice: in
-place in reused memory, which is fastest in eager torch, and without side effects, which `torch.compile` fuses
-best.
+This moves a fraction of the memory that repeated autograd moves. The formulas are implemented twice: once in
+place in reused memory, which is fastest in eager torch, and once without side effects, which `torch.compile`
+fuses best.
 """
 
 from guardband.pinn.networks.jets.channels import Channels

@@ -13,7 +13,7 @@ from guardband.pinn.networks.jets.channels import Channels
 def bends(
     z: Sequence[Tensor], activation: Activation, slopes: tuple[Tensor, Tensor, Tensor], channels: Channels
 ) -> list[tuple[int, Tensor]]:
-    """The contributions of lower derivatives to third and fourth ones at an activation, by channel."""
+    """The contributions of lower derivatives to third and fourth derivatives at an activation, by channel."""
     value, first, second = slopes
     third = activation.third(z[0], value, first, second)
     fourth = activation.higher(z[0], value, first, second, third)[0] if channels.fourths else third
@@ -34,7 +34,7 @@ def bends_back(
     slopes: tuple[Tensor, Tensor, Tensor],
     channels: Channels,
 ) -> list[tuple[int, Tensor]]:
-    """The reverse of `bends`: contributions to the gradients of lower channels, given those after it."""
+    """The reverse of `bends`: contributions to gradients of lower channels, given the gradients after it."""
     value, first, second = slopes
     third = activation.third(z[0], value, first, second)
     fourth, fifth = activation.higher(z[0], value, first, second, third)

@@ -1,4 +1,4 @@
-"""The derivatives that a jet carries, and their positions in it."""
+"""The derivatives that a jet carries, and their positions in the jet."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Channels(NamedTuple):
     """The derivatives that a jet carries in addition to the value.
 
     `axes` are the axes of first derivatives. `sums` are sums of second derivatives, given as pairs of
-    positions in `axes`: (((0, 0), (1, 1)),) is the Laplacian of two axes, (((0, 1),),) the mixed derivative.
-    `thirds` and `fourths` are positions of axes whose second derivative is carried as well.
+    positions in `axes`: (((0, 0), (1, 1)),) is the Laplacian over two axes, and (((0, 1),),) is the mixed
+    derivative. `thirds` and `fourths` are positions of axes whose second derivative is also carried.
     """
 
     axes: tuple[int, ...] = ()
@@ -42,7 +42,7 @@ class Channels(NamedTuple):
         return 1 + len(self.axes) + self.sums.index(pairs) if pairs in self.sums else None
 
     def lines(self) -> list[tuple[int, int, int, int | None]]:
-        """The channels of the first to third, or to fourth, derivative along each axis in `thirds`."""
+        """The channels of the first to third (or fourth) derivatives along each axis in `thirds`."""
         start = 1 + len(self.axes) + len(self.sums)
         found = []
         for k, p in enumerate(self.thirds):

@@ -14,15 +14,15 @@ from guardband.pinn.networks.jets.in_place import Memory, Tape, forward_pass, re
 from guardband.pinn.networks.jets.layers import Layers
 
 TILE = 2**21
-"""The size in bytes of the jet of one layer in a tile: it keeps a core busy and fits in its cache."""
+"""The size in bytes of one layer's jet in a tile, which keeps a core busy and fits in its cache."""
 
 
 class Jet(torch.autograd.Function):
     """The jet of a network as a differentiable function of its weights and biases.
 
     `Jet.apply(x, layers, channels, memory, passes, *weights, *biases) -> (channels, n, m)`. It can be
-    differentiated once; torch raises an error for higher derivatives. `memory` is reused between steps.
-    Without `passes` the passes work in place.
+    differentiated once; torch raises an error for higher derivatives. `memory` is reused between steps. By
+    default the passes work in place.
     """
 
     @staticmethod
@@ -81,7 +81,7 @@ class Jet(torch.autograd.Function):
 
 
 def tiles(x: Tensor, layers: Layers, channels: Channels) -> list[tuple[Tensor, Layers]]:
-    """The points, with the dropout masks of the same rows, in parts of about equal size."""
+    """The points, with the dropout masks of the same rows, split into parts of about equal size."""
     row = len(channels) * max(len(weight) for weight in layers.weights[:-1])
     size = max(256, TILE // (row * x.element_size()))
     count = max(1, -(-len(x) // size))

@@ -14,11 +14,11 @@ from guardband.pinn.networks.jets.channels import Channels
 from guardband.pinn.networks.jets.layers import Layers
 
 Saved: TypeAlias = list[tuple[list[Tensor], Tensor, Tensor]]
-"""For each hidden layer: the jet before the activation, its value after it, and the whole jet as rows."""
+"""For each hidden layer: the jet before the activation, the value after it, and the whole jet as rows."""
 
 
 def fused_forward(x: Tensor, layers: Layers, channels: Channels) -> tuple[list[Tensor], Saved]:
-    """`forward_pass` without side effects; it returns a list of channels."""
+    """`forward_pass` without side effects, which returns a list of channels."""
     axes, sums, thirds, fourths = channels
     weight, bias = layers.weights[0], layers.biases[0]
     if x.ndim == 3:
@@ -47,7 +47,7 @@ def fused_forward(x: Tensor, layers: Layers, channels: Channels) -> tuple[list[T
 
 
 def _linear(rows: Tensor, weight: Tensor, bias: Tensor, channels: int) -> list[Tensor]:
-    """The jet after a linear layer, channel by channel, from rows that list one channel after the other."""
+    """The jet after a linear layer as a list of channels, from rows with concatenated channels."""
     value, *rest = (rows @ weight.T).chunk(channels)
     return [value + bias, *rest]
 
@@ -100,7 +100,7 @@ class Passes(NamedTuple):
 
 
 FUSED = Passes(fused_forward, fused_reverse)
-"""The passes uncompiled, for compilation as part of a larger graph."""
+"""The uncompiled passes, for compilation as part of a larger graph."""
 
 
 @cache

@@ -28,7 +28,7 @@ class Block:
 
 
 class Memory:
-    """Memory that is allocated once and reused at every step, which costs less than a new allocation."""
+    """Memory that is allocated once and reused at every step, which is cheaper than a new allocation."""
 
     def __init__(self) -> None:
         self._free: dict[tuple[object, ...], list[list[Block]]] = {}
@@ -36,7 +36,9 @@ class Memory:
     def take(self, like: Tensor, channels: int, n: int, widths: Sequence[int]) -> Blocks:
         """Uninitialized jets, one for each hidden layer, whose memory is reused after garbage collection."""
         key = channels, n, tuple(widths), like.dtype, like.device
-        if key not in self._free and len(self._free) == 8:  # sizes that keep changing are not worth keeping
+        if (
+            key not in self._free and len(self._free) == 8
+        ):  # if the sizes keep changing, it is not worth keeping them
             self._free = {}
         free = self._free.setdefault(key, [])
         try:
@@ -114,7 +116,7 @@ def _sum_of_products(z: Sequence[Tensor], pairs: Pairs) -> Tensor:
 
 
 class Gather(NamedTuple):
-    """How the gradients at the points are combined, for weights and for biases.
+    """The operations that combine the gradients at the points, for weights and for biases.
 
     `product` takes the gradients (channels, n, out) after a layer and the jet (channels, n, in) before it;
     `total` takes the gradients (n, out) of the values.
@@ -125,11 +127,11 @@ class Gather(NamedTuple):
 
 
 SUMMED = Gather(lambda grad, jet: grad.flatten(0, 1).T @ jet.flatten(0, 1), lambda grad: grad.sum(0))
-"""One gradient, of the sum over all points."""
+"""One gradient, that of the sum over all points."""
 
 
 def _outer(grad: Tensor, jet: Tensor) -> Tensor:
-    """The outer product of both at each point, (n, out, in), summed over the channels."""
+    """The outer product of gradient and jet at each point, (n, out, in), summed over the channels."""
     if len(grad) == 1:
         return grad[0].unsqueeze(2) * jet[0].unsqueeze(1)  # several times as fast as a batched matrix product
     return grad.permute(1, 2, 0) @ jet.permute(1, 0, 2)
@@ -151,7 +153,7 @@ def reverse_pass(
     backs: Blocks,
     gather: Gather = SUMMED,
 ) -> list[Tensor]:
-    """The gradients of the weights, then of the biases, given the gradient of the output jet."""
+    """The gradients of the weights and then of the biases, given the gradient of the output jet."""
     axes, sums, thirds, _ = channels
     weight_grads, bias_grads = [], []
     for depth in reversed(range(len(tape.saved))):

@@ -1,4 +1,4 @@
-"""A network as arithmetic: features of the points, weights, activations, masks."""
+"""A network as arithmetic: features of the points, weights, activations and masks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from guardband.pinn.networks.jets.channels import Channels
 
 
 class Waves(NamedTuple):
-    """Fourier features: matrix x + phase (n, k), with the sine taken of the entries marked in `waves`.
+    """Fourier features, matrix x + phase (n, k), where the sine is applied to the entries marked in `waves`.
 
-    Angles are in half turns, so that periods are exact in any precision.
+    Angles are measured in half turns, so that periods are exact in any precision.
     """
 
     matrix: Tensor
@@ -53,7 +53,7 @@ def identity_jet(x: Tensor, reach: Tensor, channels: Channels) -> Tensor:
 
 
 class Layers(NamedTuple):
-    """The arithmetic of a network: features, then linear layers with an activation and a mask between them.
+    """The arithmetic of a network: features, then linear layers separated by an activation and a mask.
 
     `reach` is the divisor of each coordinate, which the first derivatives of the inputs take into account.
     """

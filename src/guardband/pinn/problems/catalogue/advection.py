@@ -30,9 +30,9 @@ class Advection1D(Problem):
 
     Notes
     -----
-    A well-known failure case of PINNs (Krishnapriyan et al., 2021): trained on the whole time interval at
-    once, a network tends to converge to u = 0 away from the initial line, where the residual is small as
-    well.
+    This is a well-known failure case of PINNs (Krishnapriyan et al., 2021). A network that is trained on the
+    whole time interval at once tends to converge to u = 0 away from the initial line, since the residual is
+    small there as well.
 
     Examples
     --------

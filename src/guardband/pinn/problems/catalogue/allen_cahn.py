@@ -1,4 +1,4 @@
-"""The Allen-Cahn equation of phase separation: evolving on a periodic interval, and steady on a square."""
+"""The Allen-Cahn equation of phase separation: time-dependent on a periodic interval, steady on a square."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,7 +20,8 @@ from guardband.pinn.problems.unknown import Unknown
 class AllenCahn1D(Problem):
     """The Allen-Cahn equation u_t = lambda u_xx + r (u - u^3) on a periodic interval.
 
-    The domain is [-1, 1] x [0, 1] with u(x, 0) = x^2 cos(pi x). The solution is a computed reference.
+    The domain is [-1, 1] x [0, 1] with u(x, 0) = x^2 cos(pi x). The reference solution was computed
+    numerically.
 
     Parameters
     ----------
@@ -31,10 +32,10 @@ class AllenCahn1D(Problem):
 
     Notes
     -----
-    The solution is unique, and the equation is stiff: u tends to 1 and -1, with interfaces of width 0.01 in
-    between. The periodic extension of the initial values has a kink, which diffusion smooths at once. PINNs
-    that are trained on the whole time interval at once end with a relative error of about 0.5 (Wight and
-    Zhao, 2020).
+    The solution is unique, and the equation is stiff: u tends to 1 and -1, with interfaces of width 0.01
+    between the two values. The periodic extension of the initial values has a kink, which diffusion smooths
+    at once. PINNs that are trained on the whole time interval at once have a final relative error of about
+    0.5 (Wight and Zhao, 2020).
 
     Examples
     --------
@@ -67,8 +68,8 @@ class AllenCahn1D(Problem):
 class AllenCahn2D(Problem):
     """The steady Allen-Cahn equation lambda (u_xx + u_yy) + u (u^2 - 1) = f on a square.
 
-    The domain is [-1, 1]^2. The source f and the Dirichlet values belong to the solution u = sin(pi x) sin(pi
-    y).
+    The domain is [-1, 1]^2. The source f and the Dirichlet values are those of the exact solution u = sin(pi
+    x) sin(pi y).
 
     Parameters
     ----------

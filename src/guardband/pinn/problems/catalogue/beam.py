@@ -50,7 +50,7 @@ class Beam(Problem):
     Notes
     -----
     The solution is smooth and unique. The fourth derivative makes the residual large where the deflection is
-    small, so an unscaled loss can look converged far from the solution. The deflection of the free end is one
+    small, so an unscaled loss can look converged far from the solution. The deflection at the free end is one
     eighth of the load.
 
     Examples
@@ -111,7 +111,7 @@ class VibratingBeam(Problem):
         return u.d("t", "t") + self.stiffness**2 * u.d("x", "x", "x", "x")
 
     def conditions(self) -> list[Condition]:
-        """Return simple supports at both ends, and release from rest."""
+        """Return simple supports at both ends, and the release from rest."""
         return [Hinged(), Initial(lambda x: torch.sin(torch.pi * x[:, :1]), velocity=0.0)]
 
     def solution(self, x: Tensor) -> Tensor:

@@ -32,8 +32,8 @@ class Burgers1D(Problem):
     Notes
     -----
     The solution is unique and smooth, but from t = 1 / pi on it has a front at x = 0 whose width is of the
-    order of nu. PINNs resolve everything except the front, since few collocation points fall into it when
-    they are spread uniformly.
+    order of nu. PINNs resolve everything except the front, since few uniformly distributed collocation points
+    fall inside it.
 
     Examples
     --------

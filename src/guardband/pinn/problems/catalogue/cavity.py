@@ -1,4 +1,4 @@
-"""The lid-driven cavity: a square of fluid that is driven by its moving lid."""
+"""The lid-driven cavity: fluid in a square that is driven by a moving lid."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,8 +22,8 @@ class Cavity(Problem):
     """The steady lid-driven cavity: Navier-Stokes equations for u, v, p on the unit square.
 
     u u_x + v u_y + p_x = (u_xx + u_yy) / Re, likewise for v, and u_x + v_y = 0. The lid moves with the
-    velocity u = 16 x^2 (1 - x)^2; the other walls are at rest. The solution is a computed reference,
-    available for Re = 100 and Re = 400.
+    velocity u = 16 x^2 (1 - x)^2; the other walls are at rest. The reference solution was computed
+    numerically for Re = 100 and Re = 400.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ class Cavity(Problem):
 
     Notes
     -----
-    The velocity of this lid vanishes in its corners, so the solution is smooth there. The profiles of Ghia et
+    The velocity of this lid vanishes at the corners, so the solution is smooth there. The profiles of Ghia et
     al. (1982) belong to a different problem, in which the lid moves uniformly. PINNs can converge to flows
-    with a small loss that are far from the solution, increasingly so as Re grows.
+    with a small loss that are far from the solution, and more often as Re grows.
 
     Examples
     --------
@@ -53,8 +53,8 @@ class Cavity(Problem):
         """The reference solution for this Reynolds number."""
         if self.reynolds not in (100, 400):
             raise NotImplementedError(
-                f"References were computed for Cavity(reynolds=100) and 400, got {self.reynolds:g}. For "
-                "others write `solution(self, x)`."
+                f"Reference solutions exist for Cavity(reynolds=100) and 400, got {self.reynolds:g}. For "
+                "other Reynolds numbers define `solution(self, x)`."
             )
         return Reference(f"cavity_{self.reynolds:g}")
 

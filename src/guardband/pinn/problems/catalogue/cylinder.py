@@ -22,8 +22,8 @@ class Cylinder(Problem):
     """Steady flow around a cylinder in a channel: the DFG benchmark 2D-1 at Re = 20.
 
     u u_x + v u_y + p_x = nu (u_xx + u_yy), likewise for v, and u_x + v_y = 0 (Schaefer and Turek, 1996), with
-    lengths in m, velocities in m/s and density 1. At the outlet nu u_x = p and v_x = 0. The solution is a
-    computed reference; its drag and lift are in `reference.checks`.
+    lengths in m, velocities in m/s and density 1. At the outlet nu u_x = p and v_x = 0. The reference
+    solution was computed numerically; its drag and lift are in `reference.checks`.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class Cylinder(Problem):
     Notes
     -----
     The solution is smooth and unique, but hard to learn: the boundary layers at the cylinder are thin, and
-    most of the channel is hardly affected by it.
+    the flow in most of the channel is hardly affected by the cylinder.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Cylinder(Problem):
         return navier_stokes(w, self.viscosity)
 
     def conditions(self) -> list[Condition]:
-        """Return the inflow on the left, no slip at walls and cylinder, and the outlet."""
+        """Return the inflow on the left, no slip on the walls and the cylinder, and the outlet."""
         return [
             Dirichlet(self.inflow, on="left", output=("u", "v")),
             Dirichlet(0.0, on=("top", "bottom", "cylinder"), output=("u", "v")),

@@ -29,8 +29,8 @@ class Heat1D(Problem):
 
     Notes
     -----
-    Smooth, unique and easy: a good first problem with time. With the default k the solution decays to one
-    fiftieth of its initial size, so check the error at late times as well.
+    The solution is smooth and unique, which makes this a good first time-dependent problem. With the default
+    k the solution decays to one fiftieth of its initial size, so check the error at late times as well.
 
     Examples
     --------

@@ -34,7 +34,7 @@ class HeatDisk(Problem):
 
     Notes
     -----
-    The solution is smooth and unique, and the boundary is curved.
+    The solution is smooth and unique. The boundary is curved.
 
     Examples
     --------

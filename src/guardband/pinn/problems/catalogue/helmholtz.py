@@ -19,17 +19,18 @@ from guardband.pinn.problems.unknown import Unknown
 class Helmholtz3D(Problem):
     """The Helmholtz equation u_xx + u_yy + u_zz + k^2 u = f in the unit cube, with u = 0 on all faces.
 
-    The source f belongs to the solution u = sin(pi x) sin(pi y) sin(pi z).
+    The source f is that of the exact solution u = sin(pi x) sin(pi y) sin(pi z).
 
     Parameters
     ----------
     wavenumber
-        The wave number k.
+        The wavenumber k.
 
     Notes
     -----
-    The solution is smooth. It is not unique if k^2 is a sum of squares of three positive multiples of pi,
-    where the cube resonates; the lowest resonance is k^2 = 3 pi^2. PINNs find long waves and miss short ones.
+    The solution is smooth. It is not unique at a resonance of the cube, that is, if k^2 is a sum of squares
+    of three positive integer multiples of pi; the lowest resonance is k^2 = 3 pi^2. PINNs resolve long waves
+    and miss short ones.
 
     Examples
     --------

@@ -21,7 +21,7 @@ class KortewegDeVries(Problem):
     """The Korteweg-de Vries equation u_t + u u_x + d^2 u_xxx = 0 on a periodic interval.
 
     The domain is [-1, 1] x [0, 1] with u(x, 0) = cos(pi x), the setup of Zabusky and Kruskal (1965). The
-    solution is a computed reference.
+    reference solution was computed numerically.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ class KortewegDeVries(Problem):
 
     Notes
     -----
-    The solution is unique and smooth; from t = 0.4 on it consists of solitons of width 0.1 that pass through
-    each other. PINNs follow the largest waves and lose the fine ones.
+    The solution is unique and smooth. From t = 0.4 on it consists of solitons of width 0.1 that pass through
+    each other. PINNs capture the largest waves and miss the fine ones.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The Kuramoto-Sivashinsky equation: a flame front on its way to chaos."""
+"""The Kuramoto-Sivashinsky equation: a flame front that becomes chaotic."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,8 @@ class KuramotoSivashinsky(Problem):
     """The Kuramoto-Sivashinsky equation u_t + a u u_x + b u_xx + c u_xxxx = 0 on a periodic interval.
 
     The domain is [0, 2 pi] x [0, 0.4] with u(x, 0) = cos(x) (1 + sin(x)). The defaults a = 100 / 16, b = 100
-    / 16^2 and c = 100 / 16^4 are those of the PINN literature. The solution is a computed reference.
+    / 16^2 and c = 100 / 16^4 are those of the PINN literature. The reference solution was computed
+    numerically.
 
     Parameters
     ----------
@@ -36,8 +37,8 @@ class KuramotoSivashinsky(Problem):
     Notes
     -----
     The solution is unique. It has two steep flanks from t = 0.1 on, new waves grow from t = 0.3 on, and later
-    the field is chaotic: small errors grow exponentially, so no method can follow it for long. Published
-    PINNs have relative errors between 0.004 and 0.16.
+    the field is chaotic. Small errors then grow exponentially, so no method can follow the solution for long.
+    Published PINNs have relative errors between 0.004 and 0.16.
 
     Examples
     --------

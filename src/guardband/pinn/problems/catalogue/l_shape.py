@@ -19,7 +19,7 @@ from guardband.pinn.problems.unknown import Unknown
 class PoissonLShape(Problem):
     """The Poisson equation u_xx + u_yy = -load on an L-shaped domain, with u = 0 on its boundary.
 
-    The domain is [-1, 1]^2 without [0, 1] x [-1, 0]. The solution is a computed reference.
+    The domain is [-1, 1]^2 without [0, 1] x [-1, 0]. The reference solution was computed numerically.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class PoissonLShape(Problem):
     Notes
     -----
     The solution is unique. At the reentrant corner u behaves like r^(2/3), so its gradient is infinite there,
-    and a smooth network is inaccurate around it.
+    and a smooth network is inaccurate nearby.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The Lotka-Volterra equations of predator and prey."""
+"""The Lotka-Volterra predator-prey equations."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,7 +19,7 @@ from guardband.pinn.problems.unknown import Unknown
 class LotkaVolterra(Problem):
     """The Lotka-Volterra equations prey' = a prey - b prey hunter, hunter' = d prey hunter - g hunter.
 
-    Both populations start at 1, for t in [0, 25]. The solution is a computed reference.
+    Both populations start at 1, for t in [0, 25]. The reference solution was computed numerically.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class LotkaVolterra(Problem):
 
     Notes
     -----
-    The solution is smooth and unique, and runs about three times around a closed orbit. Without data, PINNs
+    The solution is smooth and unique, and traverses a closed orbit about three times. Without data, PINNs
     tend to converge to the equilibrium (1, 1/2), where both equations hold.
 
     Examples

@@ -7,7 +7,7 @@ from guardband.pinn.problems.unknown import Unknown
 
 
 def navier_stokes(w: Field, viscosity: float | Unknown) -> dict[str, Tensor]:
-    """The residuals of momentum along x and y, and of mass, for w = (u, v, p) and density 1.
+    """The momentum residuals along x and y, and the mass residual, for w = (u, v, p) and density 1.
 
     u u_x + v u_y + p_x = nu (u_xx + u_yy), likewise for v, and u_x + v_y = 0.
     """

@@ -33,8 +33,8 @@ class DampedOscillator(Problem):
 
     Notes
     -----
-    The solution is smooth and unique. Without data, five periods are difficult for a PINN: u = 0 satisfies
-    the equation as well, and errors near t = 0 propagate to all later times.
+    The solution is smooth and unique. Without data, five periods are difficult for a PINN: u = 0 also
+    satisfies the equation, and errors near t = 0 propagate to all later times.
 
     Examples
     --------

@@ -34,8 +34,8 @@ class PlateWithHole(Problem):
 
     Notes
     -----
-    The solution is smooth and unique. The stress at the hole reaches three times the tension, and this is
-    where PINNs are least accurate.
+    The solution is smooth and unique. The stress at the hole reaches three times the tension, and PINNs are
+    least accurate there.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class PlateWithHole(Problem):
         }
 
     def conditions(self) -> list[Condition]:
-        """Return the symmetry lines, the tractions of the outer edges, and the free hole."""
+        """Return the conditions on the symmetry lines, the outer edges, and the free hole."""
         return [
             Dirichlet(0.0, on="left", output="u"),
             Dirichlet(0.0, on="bottom", output="v"),
@@ -121,14 +121,14 @@ class PlateWithHole(Problem):
 
 @dataclass(frozen=True)
 class Pulled(Condition):
-    """A traction condition: stress times normal equals that of the given stresses xx, yy and xy."""
+    """A traction condition: the traction equals that of the given stresses xx, yy and xy."""
 
     plate: PlateWithHole
     given: Function
     on: Where
 
     def residual(self, x: Tensor, w: Field) -> Tensor:
-        """Return the difference of the tractions along x and y, divided by Young's modulus."""
+        """Return the difference between the tractions along x and y, divided by Young's modulus."""
         stress = self.plate.stress(w)
         off = torch.cat([stress["xx"], stress["yy"], stress["xy"]], dim=1) - self.given(x)
         assert w.normals is not None
@@ -139,7 +139,7 @@ class Pulled(Condition):
 
 @dataclass(frozen=True)
 class Unsheared(Condition):
-    """No shear stress along a line of symmetry."""
+    """The condition of zero shear stress along a line of symmetry."""
 
     plate: PlateWithHole
     on: Where

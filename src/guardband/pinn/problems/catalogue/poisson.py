@@ -22,7 +22,7 @@ class Poisson1D(Problem):
 
     Notes
     -----
-    The solution is smooth and unique. This is the easiest problem of the catalogue.
+    The solution is smooth and unique. This is the easiest problem in the catalogue.
 
     Examples
     --------

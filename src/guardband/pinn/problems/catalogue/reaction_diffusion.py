@@ -32,9 +32,9 @@ class ReactionDiffusion1D(Problem):
 
     Notes
     -----
-    The solution is smooth and unique: a front of width sqrt(6 D / r) between 1 and 0, which travels at the
-    speed 5 sqrt(r D / 6). Since 0 and 1 solve the equation too, a PINN may settle on a wrong plateau ahead of
-    the front.
+    The solution is smooth and unique. It is a front of width sqrt(6 D / r) between 1 and 0, which travels at
+    the speed 5 sqrt(r D / 6). Since 0 and 1 also solve the equation, a PINN may converge to the wrong plateau
+    ahead of the front.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class TaylorGreen2D(Problem):
 
     Notes
     -----
-    The solution is smooth. The pressure is unique once it is prescribed at one place for all times; here it
+    The solution is smooth. The pressure is unique once it is prescribed at one point for all times; here it
     is prescribed at the origin at 41 times.
 
     Examples
@@ -47,7 +47,7 @@ class TaylorGreen2D(Problem):
     outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "p")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
-        """Return the residuals of unsteady momentum and of mass conservation."""
+        """Return the residuals of unsteady momentum and mass conservation."""
         steady = navier_stokes(w, self.viscosity)
         return {
             "momentum x": w["u"].d("t") + steady["momentum x"],
@@ -56,7 +56,7 @@ class TaylorGreen2D(Problem):
         }
 
     def conditions(self) -> list[Condition]:
-        """Return the periodic boundaries in x and y, the initial velocity, and the pressure at the origin."""
+        """Return the periodic conditions in x and y, the initial velocity, and the pressure at the origin."""
         times = [(0.0, 0.0, 0.05 * i) for i in range(41)]
         return [
             Periodic("x"),

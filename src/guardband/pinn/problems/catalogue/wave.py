@@ -31,8 +31,8 @@ class Wave1D(Problem):
     Notes
     -----
     The solution is smooth and unique. Its second mode oscillates four times as fast as the fundamental. PINNs
-    learn the slow mode first, and boundary and initial conditions compete with the equation in the loss (Wang
-    et al., 2022, with c = 2).
+    learn the slow mode first, and the boundary and initial conditions compete with the equation in the loss
+    (Wang et al., 2022, with c = 2).
 
     Examples
     --------
@@ -50,7 +50,7 @@ class Wave1D(Problem):
         return u.d("t", "t") - self.speed**2 * u.laplacian
 
     def conditions(self) -> list[Condition]:
-        """Return u = 0 at both ends, and release from rest."""
+        """Return u = 0 at both ends, and the release from rest."""
         return [Dirichlet(0.0), Initial(lambda x: self._tone(1, x) + self._tone(4, x) / 2, velocity=0.0)]
 
     def solution(self, x: Tensor) -> Tensor:
