@@ -354,7 +354,7 @@ def test_a_repeated_training_row_does_not_hide_a_leak() -> None:
 def test_points_of_other_coordinates_are_refused_in_predictions_too() -> None:
     x, y = data(50)
     calibrated = gb.calibrate(ZERO, x, y, calibrator=gb.conformal.RandomlyLocalized(bandwidth=1.0))
-    with pytest.raises(ValueError, match=r"like the calibration points, \(n, 2\), got shape \(3, 1\)"):
+    with pytest.raises(ValueError, match=r"shape of the calibration points, \(n, 2\), got shape \(3, 1\)"):
         calibrated.band(gb.Prediction(np.zeros((3, 1)), np.zeros(3)))
 
 

@@ -62,7 +62,7 @@ def test_the_energy_test_is_exact_under_permutation() -> None:
 def test_few_sensors_are_named() -> None:
     places = np.repeat(np.random.default_rng(0).uniform(size=(5, 2)), 30, axis=0)
     found = gb.check(calibrated(places), places)
-    assert found["sensors"].alarm and "150 calibration readings come from 5 places only" in str(found)
+    assert found["sensors"].alarm and "150 calibration readings come from only 5 locations" in str(found)
     sensors = np.repeat(np.arange(5), 30)
     with pytest.warns(gb.conformal.InfiniteBandWarning, match="needs 19 groups"):
         assert np.isinf(calibrated(places, calibrator=gb.Clustered(), groups=sensors)(places).upper).all()
@@ -97,7 +97,7 @@ def test_what_cannot_be_seen_is_said() -> None:
 def test_findings_that_are_not_there_are_named() -> None:
     x = np.random.default_rng(0).uniform(size=(40, 1))
     findings = gb.check(gb.calibrate(ZERO, x, x), x + 0.001)
-    with pytest.raises(KeyError, match="no finding 'nope'; there are size, "):
+    with pytest.raises(KeyError, match="Unknown finding 'nope'; the findings are size, "):
         findings["nope"]
 
 

@@ -126,7 +126,7 @@ def test_too_few_rows_and_shared_rows_are_refused_with_the_number_needed() -> No
     ):
         gb.choose(USEFUL, calibrate=readings(58, 1), level=0.95)
     assert gb.choose(USEFUL, calibrate=readings(59, 1), level=0.95).name == "scaled"
-    with pytest.raises(ValueError, match=r"`choose` needs 24 rows at level 0.95, there are 20"):
+    with pytest.raises(ValueError, match=r"`choose` needs 24 rows at level 0.95, but there are 20"):
         gb.choose(USEFUL, choose=readings(20, 0), calibrate=readings(59, 1))
     with pytest.raises(ValueError, match="choosing"):
         gb.choose(USEFUL, choose=readings(59, 1), calibrate=readings(59, 1))

@@ -113,7 +113,7 @@ def test_new_features_of_their_own_are_infinite_or_empty_and_said() -> None:
 @pytest.mark.parametrize(
     ("features", "message"),
     [
-        (lambda x: x[:3], r"one row per point, \(50, p\), got shape \(3, 1\)"),
+        (lambda x: x[:3], r"one row per point, shape \(50, p\), got shape \(3, 1\)"),
         (lambda x: x / 0, "should be finite, but those of row 0 are not"),
     ],
 )
@@ -153,7 +153,7 @@ def test_features_that_change_their_number_are_refused() -> None:
     wide = [1]
     made = calibrated(np.random.default_rng(0).uniform(size=50), lambda x: np.hstack([x] * wide[0]))
     wide[0] = 2
-    with pytest.raises(ValueError, match="should give 1 numbers per point, as at calibration, got 2"):
+    with pytest.raises(ValueError, match="should return 1 numbers per point, as at calibration, got 2"):
         made.band(gb.Prediction([[0.5]], [[0.0]]), 0.9)
 
 

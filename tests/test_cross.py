@@ -111,7 +111,7 @@ def test_tensors_stay_tensors(dtype: torch.dtype) -> None:
 
 def test_too_few_readings_give_an_infinite_band() -> None:
     made = gb.calibration.calibrate_cross(line, readings(8))
-    with pytest.warns(gb.conformal.InfiniteBandWarning, match="level 0.9 needs 9 readings, there are 8"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="level 0.9 needs 9 readings, but there are 8"):
         assert np.isinf(made([0.5], 0.9).upper).all()
 
 

@@ -248,7 +248,7 @@ class Pair(Problem):
 
 
 def test_a_system_without_outputs_is_told_how_to_say_them() -> None:
-    with pytest.raises(ValueError, match=r"no output 'v': the outputs are u.*outputs = \('u', 'v'\)"):
+    with pytest.raises(ValueError, match=r"Unknown output 'v'. The outputs are u.*outputs = \('u', 'v'\)"):
         pinn.fit(Pair(), pinn.mlp(Pair(), [4]), recipe=QUICK, progress=False)
     with pytest.raises(ValueError, match=r"1 outputs \(u\), the network 1 and 2.*outputs = \('u0', 'u1'\)"):
         pinn.fit(Pair(), pinn.mlp(1, [4], outputs=2), recipe=QUICK, progress=False)

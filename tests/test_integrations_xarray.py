@@ -107,7 +107,7 @@ def test_rows_and_inputs_by_name() -> None:
 
 
 def test_units_that_belong_to_nothing_are_refused() -> None:
-    with pytest.raises(ValueError, match="there is no temperature"):
+    with pytest.raises(ValueError, match="of the band, got temperature"):
         gb.Band([0.5], [1.0], [0.0], [3.0], level=0.9).to_xarray({"temperature": "K"})
 
 

@@ -87,7 +87,7 @@ def test_a_subclass_is_not_kept_unless_it_says_so(tmp_path: Path) -> None:
 
 
 def test_names_are_taken_once_but_a_class_may_be_defined_again() -> None:
-    with pytest.raises(ValueError, match=r"kept as 'Split' already. .* @gb.kept\(name=...\)"):
+    with pytest.raises(ValueError, match=r"already kept as 'Split'. .* @gb.kept\(name=...\)"):
 
         @gb.kept
         class Split:

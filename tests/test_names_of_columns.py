@@ -70,7 +70,9 @@ def test_readings_of_a_frame_are_trained_on_by_their_names(network: pinn.MLP) ->
     assert one.training_data is not None and other.training_data is not None
     assert np.array_equal(one.training_data.x, other.training_data.x)
     assert np.array_equal(one(x.to_numpy()), other(x.to_numpy()))
-    with pytest.raises(ValueError, match="columns of the readings are p, t, the axes of the problem x, t"):
+    with pytest.raises(
+        ValueError, match="columns of the readings are p, t, but the axes of the problem are x, t"
+    ):
         pinn.fit(Drift(), network, gb.Observations(x.rename(columns={"x": "p"}), y), recipe=recipe)
 
 

@@ -211,7 +211,7 @@ def test_all_kinds_of_arrays_give_the_same_band() -> None:
 def test_too_few_readings_give_an_infinite_band() -> None:
     made = tangent().calibrate(*HEAT.observe(8, noise=0.05))
     assert made.size(0.9) == gb.conformal.Size(8, 9, "readings")
-    with pytest.warns(gb.conformal.InfiniteBandWarning, match="level 0.9 needs 9 readings, there are 8"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="level 0.9 needs 9 readings, but there are 8"):
         assert np.isinf(made([[0.5, 0.5]], 0.9).width).all()
     with warnings.catch_warnings(action="error"):
         assert np.isfinite(tangent().calibrate(*HEAT.observe(9))([[0.5, 0.5]], 0.9).width).all()

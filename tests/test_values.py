@@ -56,7 +56,7 @@ def test_whole_numbers_become_floats_of_the_kind() -> None:
         (
             lambda: gb.Prediction(None, [0.0], [[1.0, 2.0]]),
             ValueError,
-            r"got shape \(1, 2\) beside \(1, 1\)",
+            r"got shapes \(1, 2\) and \(1, 1\)",
         ),
         (
             lambda: gb.Prediction(None, [0.0, 0.0], [1.0, -2.0]),

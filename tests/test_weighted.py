@@ -93,7 +93,7 @@ def test_no_weight_at_all_is_infinite() -> None:
     assert np.isinf(q).all()
     threshold = WeightedThreshold(np.array([1.0]), np.zeros(1), lambda p: np.ones(len(p)))
     assert threshold.effective == 0
-    with pytest.warns(gb.conformal.InfiniteBandWarning, match="at 2 of 2 points there are too few"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="at 2 of 2 points too few"):
         threshold(gb.Prediction(np.zeros((2, 1)), np.zeros(2)), 0.5)
 
 
