@@ -224,7 +224,7 @@ def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
         pinn.Family(heat, diffusivity=(0.2, 0.1))
     with pytest.raises(ValueError, match="should have a range"):
         pinn.Family(heat, diffusivity=0.1)
-    with pytest.raises(ValueError, match=r"one value: at\(diffusivity=...\)"):
+    with pytest.raises(ValueError, match=r"one value, at\(diffusivity=...\)"):
         HEAT.at()
     with pytest.raises(ValueError, match=r"should lie in its range, 0\.02 to 0\.2"):
         HEAT.at(diffusivity=0.5)
