@@ -268,13 +268,13 @@ def test_what_cannot_be_silenced_is_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             Dropout(net)
-    with pytest.raises(ValueError, match="No Dropout of this Silent took part in its forward pass"):
+    with pytest.raises(ValueError, match="No Dropout of this Silent was used in its forward pass"):
         Dropout(Silent())(X)
-    with pytest.raises(ValueError, match=r"`drop` saw the shape \(12, 3000\) for 100 draws"):
+    with pytest.raises(ValueError, match=r"`drop` received the shape \(12, 3000\) for 100 draws"):
         Dropout(Sideways())(X)
     late = Dropout(Sideways(), draws=12)
     late(X[:1])
-    with pytest.raises(ValueError, match=r"saw the shape \(12, 24\) for 12 draws, after rows of \(12,\)"):
+    with pytest.raises(ValueError, match=r"received the shape \(12, 24\) for 12 draws, after rows of \(12,\)"):
         late(X[:2])
     pair = nn.Sequential(Own(), Pair())
     with pytest.raises(TypeError, match="this Sequential returned a tuple"):
