@@ -274,7 +274,9 @@ def test_what_cannot_be_silenced_is_refused() -> None:
         Dropout(Sideways())(X)
     late = Dropout(Sideways(), draws=12)
     late(X[:1])
-    with pytest.raises(ValueError, match=r"received the shape \(12, 24\) for 12 draws, after rows of \(12,\)"):
+    with pytest.raises(
+        ValueError, match=r"received the shape \(12, 24\) for 12 draws, after rows of \(12,\)"
+    ):
         late(X[:2])
     pair = nn.Sequential(Own(), Pair())
     with pytest.raises(TypeError, match="this Sequential returned a tuple"):

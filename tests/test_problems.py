@@ -315,7 +315,9 @@ def test_noise_and_solutions_keep_their_columns() -> None:
             return x[:, 0]
 
     assert Flat().observe(20, noise=lambda x: 0.1 * x).y.shape == (20, 1)
-    with pytest.raises(ValueError, match=r"`noise` should return shape \(20, 1\), got \(20,\). Keep the column"):
+    with pytest.raises(
+        ValueError, match=r"`noise` should return shape \(20, 1\), got \(20,\). Keep the column"
+    ):
         Flat().observe(20, noise=lambda x: x[:, 0])
 
 

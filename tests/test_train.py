@@ -323,9 +323,11 @@ def test_points_with_another_number_of_columns_are_refused() -> None:
     recipe = Recipe(steps=1, finish=0, n_interior=4, n_boundary=2)
     fitted = fit(problem, mlp(2, [4]), recipe=recipe, progress=False)
     for x in ([0.3, 0.9], np.zeros((5, 1)), np.zeros((5, 3))):
-        with pytest.raises(ValueError, match=r"should have 2 columns, one per input of the network, got [13]\."):
+        with pytest.raises(
+            ValueError, match=r"should have 2 columns, one per input of the network, got [13]\."
+        ):
             fitted(x)
-    with pytest.raises(ValueError, match="has 2 inputs"):
+    with pytest.raises(ValueError, match="should have 2 columns"):
         gb.calibrate(fitted, np.zeros((20, 1)), np.zeros(20))
 
 
