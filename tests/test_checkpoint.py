@@ -182,7 +182,7 @@ def test_the_checkpoint_of_another_run_is_refused(other: str, tmp_path: Path) ->
     part, changes = OTHERS[other]
     before = path.read_bytes()
     with pytest.raises(
-        ValueError, match=rf"belongs to a different run, .* different .*{part}.*delete this file to start"
+        ValueError, match=rf"belongs to a different run, .* its .*{part}.*delete this file to start"
     ):
         run(checkpoint=path, **changes())
     assert path.read_bytes() == before

@@ -255,8 +255,8 @@ def test_training_data_are_known_and_refused() -> None:
 
 def test_what_cannot_be_silenced_is_refused() -> None:
     for net, message in [
-        (Own(0.0), "Every Dropout of this Own has p = 0: no neuron was ever dropped"),
-        (Own(1.0), "A Dropout of this Own has p = 1: no neuron is left"),
+        (Own(0.0), "Every Dropout of this Own has p = 0, so no neuron was ever dropped"),
+        (Own(1.0), "A Dropout of this Own has p = 1, so no neuron is left"),
         (nn.Sequential(nn.Dropout(1.0), nn.Linear(2, 1)), "p = 1"),
         (nn.Sequential(nn.Dropout(0.5), nn.AlphaDropout(0.5)), "`1` of this Sequential, a AlphaDropout, has"),
         (nn.Sequential(pinn.mlp(2, [4], dropout=0.1), nn.Dropout(0.5)), "`0` of this Sequential, a MLP, has"),
@@ -268,13 +268,15 @@ def test_what_cannot_be_silenced_is_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=message):
             Dropout(net)
-    with pytest.raises(ValueError, match="No Dropout of this Silent took part in its forward pass"):
+    with pytest.raises(ValueError, match="No Dropout of this Silent was used in its forward pass"):
         Dropout(Silent())(X)
-    with pytest.raises(ValueError, match=r"`drop` saw the shape \(12, 3000\) for 100 draws"):
+    with pytest.raises(ValueError, match=r"`drop` received the shape \(12, 3000\) for 100 draws"):
         Dropout(Sideways())(X)
     late = Dropout(Sideways(), draws=12)
     late(X[:1])
-    with pytest.raises(ValueError, match=r"saw the shape \(12, 24\) for 12 draws, after rows of \(12,\)"):
+    with pytest.raises(
+        ValueError, match=r"received the shape \(12, 24\) for 12 draws, after rows of \(12,\)"
+    ):
         late(X[:2])
     pair = nn.Sequential(Own(), Pair())
     with pytest.raises(TypeError, match="this Sequential returned a tuple"):

@@ -206,7 +206,7 @@ def test_a_restart_has_other_weights_of_the_same_size() -> None:
             super().__init__()
             self.weight = nn.Parameter(torch.ones(1))
 
-    with pytest.raises(ValueError, match="Some weights of this Own cannot be drawn anew"):
+    with pytest.raises(ValueError, match="Some weights of this Own cannot be redrawn"):
         restarted(Own(), 1)
 
 
@@ -244,7 +244,7 @@ def test_the_verdict_of_a_training() -> None:
         for problem in (Wrong(), PROBLEM)
     )
     assert used.verdict.word == "suspicious" and used.verdict.trained_on["u"].missed
-    assert "Even the readings of u that it was trained on are missed by" in str(used.verdict)
+    assert "Even the training readings of u are missed by" in str(used.verdict)
     assert right.verdict.word == "converged" and "trained on" not in str(right.verdict)
     unsaid = pinn.fit(Wrong(), pinn.mlp(1, [16, 16]), data, recipe=NEWTON, progress=False)
     assert not unsaid.verdict.trained_on  # of readings whose noise nobody said

@@ -167,8 +167,13 @@ def test_a_wrong_equation_is_the_exit_code_and_comes_first() -> None:
         ),
         (HEAD + "def\n", "x,t,u", [], "line 17: SyntaxError"),
         (HEAD + FAMILY + "recipe = 5\n", "x,t,u", [], "should be a pinn.Recipe, got int"),
-        (HEAD + FAMILY, "x,time,u", [], "no column `t`; it has x, time, u. The axes of Rod are x, t"),
-        (HEAD + FAMILY, "x,t,heat", [], "no column of an output; it has x, t, heat"),
+        (
+            HEAD + FAMILY,
+            "x,time,u",
+            [],
+            "no column `t`; its columns are x, time, u. The axes of Rod are x, t",
+        ),
+        (HEAD + FAMILY, "x,t,heat", [], "no column of an output; its columns are x, t, heat"),
         (HEAD + FAMILY, "x,t,u", ["--noise", "loud"], "--noise should be symmetric, exchangeable, gaussian"),
         (HEAD + FAMILY, "x,t,u", ["--out", "page.pdf"], "should end in .html or .md"),
     ],
@@ -256,7 +261,7 @@ def test_regions_are_drawn_with_what_is_known() -> None:
 
 def test_what_cannot_be_drawn_is_told() -> None:
     estimates = pinn.coefficients(OSCILLATOR, SWUNG)
-    with pytest.raises(TypeError, match="should be those of"):
+    with pytest.raises(TypeError, match="should be the result of"):
         pinn.plot.region(estimates.region)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="There is no axis 'x'; there are t"):
         pinn.plot.residuals(estimates, "x")

@@ -224,7 +224,7 @@ def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
         pinn.Family(heat, diffusivity=(0.2, 0.1))
     with pytest.raises(ValueError, match="should have a range"):
         pinn.Family(heat, diffusivity=0.1)
-    with pytest.raises(ValueError, match=r"one value: at\(diffusivity=...\)"):
+    with pytest.raises(ValueError, match=r"one value, at\(diffusivity=...\)"):
         HEAT.at()
     with pytest.raises(ValueError, match=r"should lie in its range, 0\.02 to 0\.2"):
         HEAT.at(diffusivity=0.5)
@@ -234,7 +234,7 @@ def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
         HEAT.solved_by(lambda x, diffusivity: np.zeros((3, 1)))(np.zeros((2, 2)), [0.1])
     with pytest.raises(ValueError, match="should return finite values"):
         HEAT.solved_by(lambda x, diffusivity: x[:, 0] * np.nan)(np.ones((2, 2)), [0.1])
-    with pytest.raises(ValueError, match=r"`theta` should be \(k, 1\)"):
+    with pytest.raises(ValueError, match=r"`theta` should have shape \(k, 1\)"):
         HEAT.exact()([[0.0, 0.0]], [[0.1, 0.2]])
     with pytest.raises(ValueError, match=r"`x` should be \(n, 2\)"):
         HEAT.exact()([0.0], [0.1])

@@ -81,7 +81,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence() -> None:
         pinn.next_points(found(known=True), PLACES, 1)
     with pytest.raises(ValueError, match="Omit `data` and `theta`"):
         pinn.next_points(found(), PLACES, 1, data=DATA)
-    with pytest.raises(ValueError, match=r"should be \(k, 2\), a row for each place, got \(25, 1\)"):
+    with pytest.raises(ValueError, match=r"should have shape \(k, 2\), one row per point, got \(25, 1\)"):
         pinn.next_points(found(), PLACES[:, :1], 1)
 
 

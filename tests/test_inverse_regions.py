@@ -425,7 +425,7 @@ def test_what_is_asked_wrongly_is_refused_with_the_cure() -> None:
         region.contains(damping=0.05)
     with pytest.raises(TypeError, match="not both"):
         region.contains([[0.05, 6.0]], damping=0.05)
-    with pytest.raises(ValueError, match="no coefficient 'mass'"):
+    with pytest.raises(ValueError, match="Unknown coefficient 'mass'"):
         region.interval("mass")
     with pytest.raises(ValueError, match='"symmetric", "exchangeable" or "gaussian"'):
         pinn.coefficients(solved, given, noise="normal")  # type: ignore[arg-type]

@@ -264,7 +264,7 @@ def test_scales_by_name_weigh_each_by_itself() -> None:
 
 def test_scales_of_unknown_names_are_refused() -> None:
     problem = P.Poisson1D()
-    with pytest.raises(ValueError, match="one for each of 'u', got them for 'w'"):
+    with pytest.raises(ValueError, match="one for each of 'u', got numbers for 'w'"):
         pinn.fit(problem, pinn.mlp(problem, [4]), likelihood=pinn.Likelihood(data={"w": 1.0}), progress=False)
     with pytest.raises(ValueError, match="`data` of 'u' should be a positive noise scale, got 0"):
         pinn.Likelihood(data={"u": 0.0})

@@ -764,7 +764,7 @@ def test_matplotlib_is_imported_when_something_is_drawn() -> None:
 
 
 def test_a_history_and_the_titles_of_fields_that_are_not_there_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"what pinn.fit returned, got str"):
+    with pytest.raises(TypeError, match=r"the result of pinn.fit, got str"):
         pinn.plot.history("fitted")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="should name the 2 columns of the values, got 1"):
         gb.plot.fields(GRID, GRID, titles=["u"])

@@ -323,9 +323,11 @@ def test_points_with_another_number_of_columns_are_refused() -> None:
     recipe = Recipe(steps=1, finish=0, n_interior=4, n_boundary=2)
     fitted = fit(problem, mlp(2, [4]), recipe=recipe, progress=False)
     for x in ([0.3, 0.9], np.zeros((5, 1)), np.zeros((5, 3))):
-        with pytest.raises(ValueError, match=r"has 2 inputs, and points of [13] columns were given"):
+        with pytest.raises(
+            ValueError, match=r"should have 2 columns, one per input of the network, got [13]\."
+        ):
             fitted(x)
-    with pytest.raises(ValueError, match="has 2 inputs"):
+    with pytest.raises(ValueError, match="should have 2 columns"):
         gb.calibrate(fitted, np.zeros((20, 1)), np.zeros(20))
 
 
@@ -477,7 +479,7 @@ def test_a_source_without_its_column_is_refused() -> None:
 
     with pytest.raises(ValueError, match=r"returned \(3, 3\) for 3 points and \(5, 5\) for 5"):
         fit(Flat(), mlp(2, [4]), recipe=QUICK, progress=False)
-    with pytest.raises(ValueError, match=r"should return \(n, equations\), for 3 points it returned \(3,\)"):
+    with pytest.raises(ValueError, match=r"should return shape \(n, equations\), got \(3,\) for 3 points"):
         fit(Flat(columns=0), mlp(2, [4]), recipe=QUICK, progress=False)
 
 

@@ -208,7 +208,7 @@ def test_a_checkpoint_with_other_unknowns_is_refused(other: Any, tmp_path: Path)
 
     with pytest.raises(RuntimeError, match="power"):
         fitted(checkpoint=tmp_path / "run", callback=stop)
-    with pytest.raises(ValueError, match=r"another (unknowns|problem)"):
+    with pytest.raises(ValueError, match=r"its (unknowns|problem)"):
         fitted(Heat1D(diffusivity=other), checkpoint=tmp_path / "run")
 
 
@@ -298,7 +298,7 @@ def test_what_has_no_value_is_refused_in_a_sentence() -> None:
     x = torch.zeros(3, 2)
     with pytest.raises(TypeError, match="no value before training"):
         COOLS.solution(x)
-    with pytest.raises(ValueError, match=r"unknowns \(diffusivity\) and so no solution to observe"):
+    with pytest.raises(ValueError, match=r"unknowns \(diffusivity\), so it has no solution to observe"):
         COOLS.observe(5)
     with pytest.raises(TypeError, match="no value before training"):
         pinn.verdict(COOLS, small(COOLS))

@@ -139,7 +139,7 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
 def test_windows_need_a_start() -> None:
     recipe = pinn.Recipe(steps=0, finish=0, newton=5, windows=2)
     for problem in (pinn.problems.Poisson1D(), pinn.problems.Cavity()):
-        with pytest.raises(ValueError, match="cannot be solved in 2 windows of time"):
+        with pytest.raises(ValueError, match="cannot be solved in 2 time windows"):
             pinn.fit(problem, pinn.mlp(problem, [4]), recipe=recipe, progress=False)
     heat = pinn.problems.Heat1D()
     with pytest.raises(ValueError, match="meets conditions exactly cannot be trained in 2 windows"):

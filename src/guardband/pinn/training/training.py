@@ -252,8 +252,8 @@ class Trainer:
         other = differences(none | identity, none | before if isinstance(before, dict) else None)
         if other:
             raise ValueError(
-                f"The checkpoint {path} belongs to a different run, with a different "
-                f"{' and a different '.join(other)}. Pass a different file, or delete this file to start "
+                f"The checkpoint {path} belongs to a different run, which differs in its "
+                f"{' and its '.join(other)}. Pass a different file, or delete this file to start "
                 "over."
             )
         try:
