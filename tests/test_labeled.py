@@ -172,11 +172,22 @@ def parted(given: Turned) -> list[Any]:
     return bits(parts.indices["train"], made(X[NEW]).upper)
 
 
+def decided(given: Turned) -> list[Any]:
+    limits = [f"{OUTPUTS[0]} <= 0.1"]
+    found = gb.decide(plain(given.kind), given.x(NEW), limits)
+    chosen = gb.screen(plain(given.kind), given.x(NEW), limits, fdr=0.5)
+    return bits(found.accepting.upper, found.rejecting.lower, chosen.p)
+
+
 def over(given: Turned) -> list[Any]:
     grid = {name: CELLS[name] for name in given.order(CELLS)}
     points = gb.band_over(plain(given.kind), given.x(NEW)).compute()
     found = [gb.band_over(made, grid).compute() for made in (plain(given.kind), _on_arrays())]
     return bits(*(one[name] for one in [points, *found] for name in sorted(one)))
+
+
+def _hybrid() -> gb.Hybrid:
+    return gb.Hybrid(np.sin, np.sin, np.zeros((8, 2)), np.zeros((8, 2)), tolerance=1.0)
 
 
 @cache
@@ -240,6 +251,7 @@ DOORS: dict[Callable[..., list[Any]], str] = {
     reported: "report",
     chosen: "choose Chosen.contains_at Chosen.predict",
     parted: "partition",
+    decided: "decide screen",
     over: "band_over",
     followed: "Stream.band Stream.follow Stream.update",
     measured: "coverage interval_score quantile_loss ShareBand.share",
@@ -434,6 +446,8 @@ BY_POSITION: dict[str, Callable[[], Any]] = {
     "Distance.__init__": lambda: gb.predictors.Distance(np.sin, frame("b", "a")),
     "Fields.__init__": lambda: gb.Fields(np.zeros((3, 8)), "x", {"x": frame("b", "a")}),
     "LatentDistance.__init__": lambda: pinn.predictors.LatentDistance(pinn.mlp(2, [4]), frame("b", "a")),
+    "Hybrid.__init__": lambda: gb.Hybrid(np.sin, np.sin, frame("b", "a"), np.zeros((8, 2)), tolerance=1.0),
+    "Hybrid.__call__": lambda: _hybrid()(frame("b", "a")),
     "Norm.__init__": lambda: on_nodes(lambda: gb.Norm("L2", weights=cube()[0])),
     "PointCloud.__init__": lambda: pinn.PointCloud(frame("b", "a"), {}),
     "PointValue.__init__": lambda: pinn.PointValue(frame("b", "a"), 0.0).points(Drift.domain, 1),

@@ -83,6 +83,9 @@ CALLS: dict[str, Callable[[], Any]] = {
     ],
     "calibrate_arrays": lambda: gb.calibrate_arrays(Y, Y),
     "Calibrated": lambda: (CALIBRATED(X), CALIBRATED.predict(X), repr(CALIBRATED)),
+    "decide": lambda: gb.decide(CALIBRATED, X, 0.5).to_pandas(),
+    "screen": lambda: gb.screen(CALIBRATED, X, 0.5).to_pandas(),
+    "Hybrid": lambda: gb.Hybrid(np.sin, np.sin, X, np.sin(X), tolerance=1.0)(X),
     "Split": lambda: gb.calibrate(GIVEN, X, Y, confidence=0.9)(X, 0.8),
     "Grouped": lambda: gb.calibrate(GIVEN, X, Y, calibrator=gb.Grouped(), groups=LABELS)(
         X, 0.8, groups=LABELS

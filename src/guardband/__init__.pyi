@@ -6,6 +6,7 @@ from guardband import calibration as calibration
 from guardband import checks as checks
 from guardband import conformal as conformal
 from guardband import datasets as datasets
+from guardband import decisions as decisions
 from guardband import evaluation as evaluation
 from guardband import export as export
 from guardband import fields as fields
@@ -43,6 +44,9 @@ from guardband.conformal import Simultaneous as Simultaneous
 from guardband.conformal import Split as Split
 from guardband.conformal import Weighted as Weighted
 from guardband.conformal import calibrate_arrays as calibrate_arrays
+from guardband.decisions import Hybrid as Hybrid
+from guardband.decisions import decide as decide
+from guardband.decisions import screen as screen
 from guardband.evaluation import evaluate as evaluate
 from guardband.export import export_onnx as export_onnx
 from guardband.fields import StoredFields as StoredFields

@@ -60,6 +60,12 @@ SECTIONS = {
         Fields values.grids.FieldGrid band_over fields.FieldBand StoredFields fields.StoredBand
         fields.write_mesh conformal.calibrate_shards conformal.order_statistics
     """,
+    "Decisions": """
+        decide decisions.Decisions decisions.ToleranceLimits conformal.OneSided screen
+        decisions.Selection Hybrid decisions.Answers decisions.Command decisions.SolverFailed
+        decisions.certify decisions.Certificate decisions.Audit decisions.validation
+        decisions.Validation decisions.GridConvergence
+    """,
     "Evaluation and checks": """
         evaluate evaluation.Evaluation evaluation.Row evaluation.Ranges evaluation.Range
         evaluation.Trend check checks.Findings

@@ -50,8 +50,8 @@ _HOMES = {
     "guardband.conformal": """
         Absolute BoundedNoise CQR Calibrated Chosen Clustered Conditional CrossPrediction CrossValidated
         Flat GaussianNoise Grouped Kernel KernelRatio LaplaceNoise Local LocalShape LogScale LogScaleDraw
-        LogScaleShape LogisticRatio Norm Quantity QuantilePrediction RandomlyLocalized RiskControl Scaled
-        Share ShareOutside Simultaneous Split SplitThreshold Total Truth UniformNoise Weighted
+        LogScaleShape LogisticRatio Norm OneSided Quantity QuantilePrediction RandomlyLocalized RiskControl
+        Scaled Share ShareOutside Simultaneous Split SplitThreshold Total Truth UniformNoise Weighted
     """,
     "guardband.pinn.inverse": "ByFunction ByNetwork BySolution Family SolvedFamily",
     "guardband.pinn.misses.likelihood": "Likelihood",

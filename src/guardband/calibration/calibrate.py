@@ -21,6 +21,8 @@ from guardband.conformal.noise import NoiseLaw
 from guardband.conformal.predict import VALIDATION, copy_of, name_of, predict, validation_data_of
 from guardband.conformal.rank import Level
 from guardband.conformal.score_calibrated import calibrate_prediction
+from guardband.conformal.scores import Side
+from guardband.conformal.sides import sided
 from guardband.conformal.truth import truth_calibration
 from guardband.conformal.whole.simultaneous import Simultaneous
 from guardband.leaks import refuse_leaks
@@ -57,6 +59,7 @@ def calibrate(
     y_cal: ArrayLike | None = None,
     *,
     score: Score | None = None,
+    side: Side | tuple[Side, ...] = "both",
     calibrator: Calibrator | None = None,
     groups: Groups = None,
     confidence: Level | None = None,
@@ -91,6 +94,9 @@ def calibrate(
     score
         How errors are measured. The default is `Scaled()`, or `CQR()` for a predictor of quantiles. With a
         score of whole fields, such as `Simultaneous()`, the guarantee applies to the whole field.
+    side
+        "upper" or "lower" for a one-sided bound, "both" for an interval, or one of these for each output;
+        see `conformal.OneSided`.
     calibrator
         How the threshold is computed from the scores, by default `Split()`.
     groups
@@ -164,12 +170,14 @@ def calibrate(
             raise TypeError(NO_SCORES)
         from guardband.calibration.stored import calibrate_fields
 
-        in_memory = partial(calibrate, model, score=score or Simultaneous(), confidence=confidence)
+        in_memory = partial(calibrate, model, score=score or Simultaneous(), side=side, confidence=confidence)
         return calibrate_fields(in_memory, x_cal, scores, chunk=chunk, batch=batch, on=on, progress=progress)
     refuse_options({"scores": scores, "chunk": chunk, "batch": batch, "on": on}, FOR_ARRAYS)
     if y_cal is None:
         raise TypeError("`y_cal` is missing. Pass the targets that were measured at `x_cal`.")
     if target == "truth":
+        if side != "both":
+            raise ValueError("A one-sided bound is on a measurement: leave out `side`, or target='truth'.")
         score, calibrator = truth_calibration(noise, score, calibrator)
     elif noise is not None:
         raise ValueError(
@@ -216,7 +224,7 @@ def calibrate(
         predictor,
         prediction,
         y,
-        score=score or prediction.own_score or Scaled(),
+        score=sided(score or prediction.own_score or Scaled(), side),
         calibrator=calibrator or Split(),
         groups=groups,
         confidence=confidence,

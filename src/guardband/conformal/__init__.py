@@ -25,6 +25,7 @@ from guardband.conformal.risk import RiskControl, ShareOutside
 from guardband.conformal.score_calibrated import ScoreCalibrated
 from guardband.conformal.scores import Absolute, Scaled, Score, Symmetric, Total, raw_band
 from guardband.conformal.shards import calibrate_shards, order_statistics
+from guardband.conformal.sides import OneSided
 from guardband.conformal.split import Split
 from guardband.conformal.truth import Truth
 from guardband.conformal.weighted import Weighted, density_ratio
@@ -52,6 +53,7 @@ __all__ = [
     "LogScale",
     "NoiseLaw",
     "Norm",
+    "OneSided",
     "OverfittedWarning",
     "QuantilePrediction",
     "Quantity",

@@ -152,6 +152,21 @@ class Threshold(ABC):
     ) -> float | np.ndarray:
         """Return the threshold, one number or one per row (n,); infinite if no finite threshold is valid."""
 
+    def shift_weights(self, prediction: Prediction) -> np.ndarray | None:
+        """Return the weights of points under a covariate shift, up to a constant factor.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the points.
+
+        Returns
+        -------
+        np.ndarray or None
+            One weight per point, shape (n,); None if points are exchangeable with the calibration points.
+        """
+        return None
+
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces | None:
         """Return the exact law of the number of covered points among m new ones, for i.i.d. points.
 

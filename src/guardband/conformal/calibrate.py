@@ -9,7 +9,8 @@ from guardband.base.arrays import ArrayLike, copy, finite, kind_of, rows
 from guardband.conformal.base import Calibrator, Groups
 from guardband.conformal.rank import Level
 from guardband.conformal.score_calibrated import ScoreCalibrated, calibrate_prediction
-from guardband.conformal.scores import Scaled, Score
+from guardband.conformal.scores import Scaled, Score, Side
+from guardband.conformal.sides import sided
 from guardband.conformal.split import Split
 from guardband.leaks import refuse_leaks
 from guardband.values import Names, Prediction
@@ -31,6 +32,7 @@ def calibrate_arrays(
     *,
     x_cal: ArrayLike | None = None,
     score: Score | None = None,
+    side: Side | tuple[Side, ...] = "both",
     calibrator: Calibrator | None = None,
     groups: Groups = None,
     confidence: Level | None = None,
@@ -55,6 +57,9 @@ def calibrate_arrays(
     score
         How errors are measured; by default `Scaled()`, or the score that belongs to the class of the
         prediction.
+    side
+        "upper" or "lower" for a one-sided bound, "both" for an interval, or one of these for each output;
+        see `conformal.OneSided`.
     calibrator
         How scores become a threshold; by default `Split()`.
     groups
@@ -104,7 +109,7 @@ def calibrate_arrays(
         None,
         prediction,
         y,
-        score=score or prediction.own_score or Scaled(),
+        score=sided(score or prediction.own_score or Scaled(), side),
         calibrator=calibrator or Split(),
         groups=groups,
         confidence=confidence,

@@ -15,6 +15,7 @@ from guardband.base.arrays import Array, ArrayLike, to_numpy
 from guardband.base.computed import computed
 from guardband.conformal.base import Groups, Pieces, Size, Traits
 from guardband.conformal.rank import Level, exact
+from guardband.conformal.scores import Side
 from guardband.values import Band, Names, Observations, Prediction
 from guardband.values.frames import Columns
 from guardband.values.grids import FieldGrid
@@ -372,6 +373,53 @@ class Calibrated(ABC):
     def used(self) -> Mapping[str, Observations]:
         """Observations used for training or learning, by role, such as "training" and "held-out"."""
         return {}
+
+    def one_sided(self, side: Side | tuple[Side, ...]) -> Calibrated | None:
+        """Return one-sided bounds, calibrated on the same points.
+
+        Parameters
+        ----------
+        side
+            "upper" or "lower", or one of "upper", "lower", "both" and "none" for each output.
+
+        Returns
+        -------
+        Calibrated or None
+            The bounds; None if the calibration keeps no points, or its sets have no ends of their own.
+        """
+        return None
+
+    def excesses(self, prediction: Prediction, y: Array) -> tuple[Array, Array]:
+        """Return how far targets lie below and above the prediction, in units of the score.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the points.
+        y
+            Targets, shape (n, m).
+
+        Returns
+        -------
+        tuple of Array
+            Signed excesses, each of shape (n, m).
+        """
+        raise TypeError(f"{self.name} has no score with two ends.")
+
+    def shift_weights(self, prediction: Prediction) -> np.ndarray | None:
+        """Return the weights of points under a covariate shift; None if there is no shift.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the points.
+
+        Returns
+        -------
+        np.ndarray or None
+            One weight per point, shape (n,).
+        """
+        return None
 
     def constant_width(self) -> Calibrated | None:
         """Return the baseline of constant width, calibrated on the same points with the same guarantee.

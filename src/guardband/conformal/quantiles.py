@@ -156,18 +156,25 @@ class CQR(Score):
 
     def __call__(self, prediction: Prediction, y: Array) -> Array:
         """Return the scores of targets y (n, m): (n,), (n, 2) if per end, or (n, m) if per output."""
+        below, above = (flat(excess) for excess in self._excesses(prediction, y))
+        xp = namespace(below)
+        if not self.symmetric:
+            return xp.stack((xp.amax(below, -1), xp.amax(above, -1)), -1)
+        outside = xp.maximum(below, above)
+        return xp.amax(outside, -1) if self.joint else outside
+
+    def excesses(self, prediction: Prediction, y: Array) -> tuple[Array, Array]:
+        """Return how far y lies below the lower quantile and above the upper one."""
+        return self._excesses(prediction, y) if self.symmetric else super().excesses(prediction, y)
+
+    def _excesses(self, prediction: Prediction, y: Array) -> tuple[Array, Array]:
         lower, upper = self._ends(prediction)
         y = y if tuple(y.shape) == tuple(lower.shape) else rows(y, "y")
         if y.shape != lower.shape:
             raise ValueError(
                 f"`y` should have the shape of the predictions, {tuple(lower.shape)}, got {tuple(y.shape)}."
             )
-        xp = namespace(lower)
-        below, above = flat(lower - y), flat(y - upper)
-        if not self.symmetric:
-            return xp.stack((xp.amax(below, -1), xp.amax(above, -1)), -1)
-        outside = xp.maximum(below, above)
-        return xp.amax(outside, -1) if self.joint else outside
+        return lower - y, y - upper
 
     def contains(self, prediction: Prediction, y: Array, q: float | Array) -> np.ndarray:
         """Return which targets score at most q at both ends."""

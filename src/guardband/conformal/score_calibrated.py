@@ -26,7 +26,8 @@ from guardband.conformal.base import (
 from guardband.conformal.calibrated import Calibrated
 from guardband.conformal.predict import VALIDATION, name_of, predict, training_data_of, validation_data_of
 from guardband.conformal.rank import Level, exact
-from guardband.conformal.scores import Score
+from guardband.conformal.scores import Score, Side
+from guardband.conformal.sides import OneSided
 from guardband.values import Band, Names, NormBand, Observations, Prediction, Predictor
 from guardband.values.frames import PROBES, Columns, is_frame, on_axes
 from guardband.values.grids import FieldGrid
@@ -300,6 +301,32 @@ class ScoreCalibrated(Calibrated):
             return used
         other = used.pop("training", training)
         return {"training": training, **used} | ({} if other is training else {"further training": other})
+
+    def one_sided(self, side: Side | tuple[Side, ...]) -> Calibrated | None:
+        """Return one-sided bounds, calibrated on the same points with the same guarantee."""
+        if len(self.y) == 0 or self.about != "measurement":
+            return None
+        return calibrate_prediction(
+            self.predictor,
+            self.prediction,
+            self.y,
+            score=OneSided(self.score.two_sided, side),
+            calibrator=self.calibrator,
+            groups=self.groups,
+            confidence=self.confidence,
+            columns=self.columns,
+            learned=self.learned,
+            axes=self.axes,
+            names=self.names,
+        )
+
+    def excesses(self, prediction: Prediction, y: Array) -> tuple[Array, Array]:
+        """Return how far targets lie below and above the prediction, in units of the score."""
+        return self.score.two_sided.excesses(prediction, y)
+
+    def shift_weights(self, prediction: Prediction) -> np.ndarray | None:
+        """Return the weights of points under a covariate shift; None if there is no shift."""
+        return self.threshold.shift_weights(prediction)
 
     def constant_width(self) -> Calibrated | None:
         """Return the baseline of constant width, calibrated on the same points with the same guarantee."""

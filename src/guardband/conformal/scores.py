@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from statistics import NormalDist
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from guardband.base.kept import kept
 from guardband.conformal.rank import Level, exact
 from guardband.values import Band, Observations, Prediction
 from guardband.values.grids import FieldGrid
+
+Side: TypeAlias = Literal["upper", "lower", "both", "none"]
+"""Where a set ends: "upper" for a bound from above, "lower" from below, "both" for an interval, or "none"."""
 
 ULPS = 4
 """Number of units in the last place by which means and thresholds are rounded outward."""
@@ -134,6 +137,38 @@ class Score(ABC):
         reading.
         """
         return False
+
+    @property
+    def two_sided(self) -> Score:
+        """The score of both sides, from which shapes are learned: the score itself unless it is one-sided."""
+        return self
+
+    def excesses(self, prediction: Prediction, y: Array) -> tuple[Array, Array]:
+        """Return how far each target lies below the lower end and above the upper end, in units of the score.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the points.
+        y
+            Targets, shape (n, m).
+
+        Returns
+        -------
+        tuple of Array
+            Signed excesses below and above, each of the shape of `y`; a box of threshold q holds what exceeds
+            neither end by more than q.
+
+        Raises
+        ------
+        TypeError
+            If the score has no two ends, so no one-sided bound exists.
+        """
+        raise TypeError(
+            f"A one-sided bound needs a score whose sets are intervals with ends of their own, such as "
+            f"Scaled() or "
+            f"CQR(), and {self!r} is not one."
+        )
 
     @property
     def is_elementwise(self) -> bool:
@@ -354,20 +389,23 @@ class Symmetric(Score):
         Array
             Ratios, shape (n, number of components).
         """
-        if tuple(y.shape) != tuple(prediction.mean.shape):
-            y = rows(y, "y")  # (n,) and (n, 1) would broadcast to (n, n)
-            if y.shape != prediction.mean.shape:
-                raise ValueError(
-                    f"`y` should have the shape of the predictions, {tuple(prediction.mean.shape)}, "
-                    f"got {tuple(y.shape)}."
-                )
-        miss = abs(y - prediction.mean)
+        return flat(self._ratio(abs(_paired(y, prediction) - prediction.mean), prediction))
+
+    def excesses(self, prediction: Prediction, y: Array) -> tuple[Array, Array]:
+        """Return the signed errors divided by their units, below and above the mean."""
+        error = _paired(y, prediction) - prediction.mean
+        ratio = self._ratio(abs(error), prediction)
+        above = namespace(ratio).where(error < 0, -ratio, ratio)
+        return -above, above
+
+    def _ratio(self, miss: Array, prediction: Prediction) -> Array:
+        """Sizes of errors divided by their units; NaN remains NaN, which is in no set."""
         # A subnormal quotient has lost digits, so an error scores at least the smallest normal number.
         smallest = limits_of(prediction.mean).tiny
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             scores = at_least(miss / self.unit(prediction), smallest)
         scores[miss == 0] = 0.0
-        return flat(scores)  # NaN remains NaN, which is in no set
+        return scores
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
         """Return all targets that score at most q, one number or one per row (n,).
@@ -623,18 +661,34 @@ def _positive_numbers(
     return tuple(sizes.tolist()) if sizes.ndim else float(sizes)
 
 
+def _paired(y: Array, prediction: Prediction) -> Array:
+    """Targets in the shape of the predictions."""
+    if tuple(y.shape) != tuple(prediction.mean.shape):
+        y = rows(y, "y")  # (n,) and (n, 1) would broadcast to (n, n)
+        if y.shape != prediction.mean.shape:
+            raise ValueError(
+                f"`y` should have the shape of the predictions, {tuple(prediction.mean.shape)}, "
+                f"got {tuple(y.shape)}."
+            )
+    return y
+
+
 def _half_width(unit: Array | float, q: Array, prediction: Prediction) -> Array | float:
-    """q unit, rounded up by a few ulp; q is (), (n,) or (n, m); infinity times a unit of 0 is infinity."""
+    """q unit, rounded up by a few ulp; q is (), (n,) or (n, m); infinity times a unit of 0 is infinity.
+
+    A negative q, of a one-sided bound, is rounded towards 0, and minus infinity is the lowest number.
+    """
     limits = limits_of(prediction.mean)
-    grown = 1 + ULPS * limits.eps
+    few = ULPS * limits.eps
     if isinstance(q, float) or np.ndim(q) == 0:
-        q = float(q) * grown
+        q = max(float(q) * (1 + few if q >= 0 else 1 - few), -limits.max)
         return unit * q if q <= limits.max else float("inf")
     mean = prediction.mean
     q = kind_of(mean, q)
     shape = (-1, *[1] * (mean.ndim - 1)) if q.ndim == 1 else (len(q), *mean.shape[1:])
-    q = q.reshape(shape) * grown
     xp = namespace(mean)
+    q = q.reshape(shape)
+    q = at_least(xp.where(q < 0, q * (1 - few), q * (1 + few)), -limits.max)
     infinite = q > limits.max
     half = like(mean, xp.where(infinite, xp.zeros_like(q), q)) * unit
     return xp.where(infinite, like(mean, np.asarray(np.inf)), half)

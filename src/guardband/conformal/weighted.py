@@ -151,6 +151,10 @@ class WeightedThreshold(Threshold):
         shares = self.weights / largest
         return float(shares.sum() ** 2 / (shares**2).sum())
 
+    def shift_weights(self, prediction: Prediction) -> np.ndarray:
+        """Return the density ratio at points."""
+        return self.weight_of(prediction)
+
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
         """Return for each new point the smallest score with cumulative weight >= `level`, or infinity."""
         no_groups(groups, "Weighted()", "it weights points by their positions.")

@@ -96,7 +96,8 @@ def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) ->
     Notes
     -----
     The score of one interval is its width plus 2 / (1 - level) times the distance of y from the interval
-    (Gneiting and Raftery 2007). It treats each output separately, so it favors narrower bands over a joint
+    (Gneiting and Raftery 2007), and that of a one-sided bound its margin plus 1 / (1 - level) times the
+    distance of y beyond it. It treats each output separately, so it favors narrower bands over a joint
     band for several outputs.
 
     Examples
@@ -110,7 +111,8 @@ def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) ->
         raise ValueError(f"`y` should have the shape of the band, {lower.shape}, got {y.shape}.")
     below, above = (lower - y).clip(min=0), (y - upper).clip(min=0)
     width = to_numpy(band.width).astype(float)
-    return mean_over(width + 2 / (1 - band.level) * (below + above), rows_in(region, band))
+    shares = np.array([2.0 if side == "both" else 1.0 for side in band.sides])
+    return mean_over(width + shares / (1 - band.level) * (below + above), rows_in(region, band))
 
 
 def relative_l2(mean: ArrayLike, truth: ArrayLike) -> float:

@@ -88,7 +88,7 @@ def _found(estimates: pinn.Estimates, out: Path) -> dict[str, object]:
         "method": region.test.method,
         "asymptotic": region.test.asymptotic,
         "delta": region.delta,
-        "empty": region.drawn and region.empty,
+        "empty": region.nothing_found,
         "informed": dict(region.informed),
         "doubted": estimates.doubt.alarm,
         "p_value": estimates.doubt.p_value,

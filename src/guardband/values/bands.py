@@ -10,6 +10,7 @@ import numpy as np
 
 from guardband.base.arrays import (
     Array,
+    copy,
     flat,
     kind_of,
     refuse_other_length,
@@ -51,6 +52,8 @@ class Band:
         The grid of whole fields.
     targets
         Names of the axes and outputs of the calibration targets, which `contains` uses to match new targets.
+    side
+        "upper" or "lower" for one-sided bounds, "both" for intervals, or one of these for each output.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class Band:
     names: Names | None = None
     grid: FieldGrid | None = None
     targets: Axes | None = None
+    side: str | tuple[str, ...] = "both"
     boxed: ClassVar[bool] = True
     """Whether every target in the band lies between its ends at all points."""
 
@@ -108,15 +112,32 @@ class Band:
 
     def __repr__(self) -> str:
         infinite = int((flat(to_numpy(self.width)) == np.inf).any(axis=-1).sum())
-        note = f", {infinite} of them infinite" if infinite else ""
+        side = self.side if isinstance(self.side, str) else "/".join(self.side)
+        note = "" if side == "both" else f", {side} bounds"
+        note += f", {infinite} of them infinite" if infinite else ""
         empty = int(self.empty.sum())
         note += f", {empty} of them empty" if empty else ""
         return f"Band(level={self.level:g}, {len(self)} points{note})"
 
     @property
     def width(self) -> Array:
-        """Upper minus lower end, shape (n, m); 0 where the interval is empty."""
-        return (self.upper - self.lower).clip(min=0)
+        """Upper minus lower, (n, m), and 0 where the interval is empty; for one-sided bounds the margin.
+
+        The margin is the distance from the mean to the bound, negative if the bound lies beyond the mean.
+        """
+        if self.side == "both":
+            return (self.upper - self.lower).clip(min=0)
+        width = copy(self.mean)
+        for j, side in enumerate(self.sides):
+            lower, mean, upper = (part[..., j] for part in (self.lower, self.mean, self.upper))
+            margins = {"upper": upper - mean, "lower": mean - lower, "none": 0.0 * mean}
+            width[..., j] = margins[side] if side in margins else (upper - lower).clip(min=0)
+        return width
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The side of each output."""
+        return (self.side,) * self.mean.shape[-1] if isinstance(self.side, str) else self.side
 
     @property
     def empty(self) -> np.ndarray:

@@ -153,6 +153,7 @@ class Local(Calibrator):
             )
         self._check_held_out(seen)
         x = point_array(seen.x)
+        score = score.two_sided
         scores = _scores(score, self._at_training(predictor, seen), seen)
         fresh = self._fresh(predictor, score, seen)
         used = {**self.used, "training": seen}

@@ -157,6 +157,8 @@ class ShareBand(Band):
         Coverage of the band.
     names, grid, targets
         Names of columns, axes of the fields, and names of the targets' axes, if known.
+    side
+        "both", since a share has no one-sided bounds.
     gamma
         The share of the area that may lie outside.
     weights

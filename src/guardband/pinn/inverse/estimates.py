@@ -166,16 +166,14 @@ class Estimates:
                 line += f"; between {low} and {high}"
                 line += "" if region.drawn else ", according to a search"
             lines.append(f"{line}.")
-        if not region.drawn and not len(region.values):
-            return [*lines, f"A search found no value in the range that agrees with the readings at {level}."]
+        if region.nothing_found:
+            return [*lines, self.doubted]
         if not region.drawn:
             return [
                 *lines,
                 "These ends have no guaranteed coverage, since the region may extend farther than the search "
                 f"found. The {level} region is joint; test single values by region.contains(...).",
             ]
-        if region.empty:
-            return [*lines, self.doubted]
         subject = "all true coefficients jointly" if joint else "the true coefficient"
         projected = " Each interval is a projection of it." if joint else ""
         pieces = f" It has {region.pieces} pieces." if region.pieces > 1 else ""
@@ -188,15 +186,20 @@ class Estimates:
     @property
     def doubted(self) -> str:
         """The evidence against the equation, from the region and from the test of residuals."""
-        if not (self.region.drawn and self.region.empty):
+        if not self.region.nothing_found:
             return repr(self.doubt)
         p_value = f"{self.doubt.p_value:.2g}"
         order = f"The order of the residuals along the axes alone does not show it (p = {p_value})."
-        return (
-            f"No value in the range agrees with the readings at {100 * self.region.level:.6g} %: the range, "
-            "the equation, a condition or the assumption about the noise is wrong. "
-            f"{self.doubt if self.doubt.alarm else order}"
-        )
+        level = f"{100 * self.region.level:.6g} %"
+        causes = "the range, the equation, a condition or the assumption about the noise"
+        if self.region.drawn:
+            found = f"No value in the range agrees with the readings at {level}: {causes} is wrong."
+        else:
+            found = (
+                f"A search found no value in the range that agrees with the readings at {level}: {causes} "
+            )
+            found += "may be wrong, or the region is small."
+        return f"{found} {self.doubt if self.doubt.alarm else order}"
 
     def _warnings(self) -> list[str]:
         """Warnings about coefficients without information, ends of ranges, and violated assumptions."""
@@ -220,7 +223,7 @@ class Estimates:
         lines += [
             f"The estimate of {name} is an end of its range: the truth may lie outside." for name in at_end
         ]
-        alarm = self.doubt.alarm and not (region.drawn and region.empty)
+        alarm = self.doubt.alarm and not region.nothing_found
         return [*lines, repr(self.doubt)] if alarm else lines
 
     def _at_an_end(self) -> list[str]:
@@ -510,7 +513,7 @@ def _claim_section(estimates: Estimates) -> Section:
         reason = estimates.doubted
         others = [line for line in lines if line != reason]
         return Section("The equation does not describe these readings", [reason, *others], mark="fails")
-    if estimates.region.drawn and estimates.region.empty:
+    if estimates.region.nothing_found:
         return Section("No value in the range agrees with the readings", lines, mark="fails")
     return Section("The claim", lines, mark="claim")
 

@@ -228,6 +228,11 @@ class ConfidenceRegion:
         return self.design.p <= GRIDS
 
     @property
+    def nothing_found(self) -> bool:
+        """Whether neither the grid nor the search found a value that agrees with the measurements."""
+        return self.empty if self.drawn else not len(self.values)
+
+    @property
     def touches_edge(self) -> tuple[str, ...]:
         """The coefficients whose region contains an end of the range, so that the truth may lie beyond."""
         return tuple(name for j, name in enumerate(self.names) if any(self.grid.touches(j)))
