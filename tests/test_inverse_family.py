@@ -236,7 +236,7 @@ def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
         HEAT.solved_by(lambda x, diffusivity: x[:, 0] * np.nan)(np.ones((2, 2)), [0.1])
     with pytest.raises(ValueError, match=r"`theta` should have shape \(k, 1\)"):
         HEAT.exact()([[0.0, 0.0]], [[0.1, 0.2]])
-    with pytest.raises(ValueError, match=r"`x` should be \(n, 2\)"):
+    with pytest.raises(ValueError, match=r"`x` should have shape \(n, 2\)"):
         HEAT.exact()([0.0], [0.1])
 
     @dataclass(frozen=True)

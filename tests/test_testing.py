@@ -305,9 +305,9 @@ class Wave(pinn.problems.Problem):
     [
         ("equation", "should make the residual vanish, it leaves 0.00029"),
         ("walls", "should make the residual vanish, it leaves 1"),
-        ("shape", r"a residual should be \(n, equations\), got \(200,\) for 200 points"),
+        ("shape", r"a residual should have shape \(n, equations\), got \(200,\) for 200 points"),
         ("infinite", "a residual should be finite"),
-        ("flat", r"solution should be \(n, 1\), got \(200,\) for 200 points"),
+        ("flat", r"solution should have shape \(n, 1\), got \(200,\) for 200 points"),
         ("random", "torch's global random state was changed"),
     ],
 )
