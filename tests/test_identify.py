@@ -188,7 +188,7 @@ def test_a_file_that_is_not_there_and_readings_elsewhere_are_told() -> None:
     Path("far.csv").write_text("x,t,u,who\n0.5,0.5,0.1,a\n3.0,0.5,0.1,b\n")
     said = run(write(HEAD + FAMILY + SOLVER), "--data", "far.csv", code=2)
     assert "1 of 2 readings lie outside the domain" in said and "x = 3, t = 0.5" in said
-    assert "left out: who" in said
+    assert "neither axes nor outputs: who" in said
 
 
 # Report and pictures of estimates in Python

@@ -243,7 +243,7 @@ def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
     class Axis(Decay):
         t: float = 1.0
 
-    with pytest.raises(ValueError, match="'t' is an axis already"):
+    with pytest.raises(ValueError, match="'t' is already the name of an axis"):
         pinn.Family(Axis, t=(0.5, 1.0))
 
 
