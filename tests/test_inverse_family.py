@@ -175,7 +175,7 @@ def test_a_family_of_a_problem_of_ones_own_is_saved_without_it(tmp_path: Path) -
     again = gb.load(tmp_path / "decay", pinn.SolvedFamily)
     x = np.linspace(0, 2, 5)
     assert (again(x, [1.0]) == solved(x, [1.0])).all()
-    assert repr(again.family) == "Family(a problem of yours, rate from 0.5 to 2)"
+    assert repr(again.family) == "Family(a user-defined problem, rate from 0.5 to 2)"
     with pytest.raises(ValueError, match="loaded without its problem"):
         again.family.at(rate=1.0)
     whole = gb.load(tmp_path / "decay", pinn.SolvedFamily, problem=Decay(start=2.0))
