@@ -256,7 +256,7 @@ def test_a_system_without_outputs_is_told_how_to_say_them() -> None:
         strange = type("Strange", (Pair,), {"outputs": wrong})()
         with pytest.raises(ValueError, match="`outputs` should be distinct names"):
             pinn.mlp(strange)
-    with pytest.raises(ValueError, match="only time"):
+    with pytest.raises(ValueError, match="only a time axis"):
         pinn.Dirichlet(0.0).points(Pair.domain, 5)
     with pytest.raises(ValueError, match="needs a time axis"):
         pinn.Initial(0.0).points(pinn.Segment(0, 1), 5)
