@@ -331,7 +331,7 @@ def test_chance_comes_from_a_generator_or_a_seed(shape: Domain) -> None:
             TypeError, match=r"`n` should be an integer number of points, got 1000.0. Write 1000"
         ):
             use(1e3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="`n` should be a number of points, got -1"):
+    with pytest.raises(ValueError, match="`n` should be a nonnegative number of points, got -1"):
         shape.uniform(-1)
     with pytest.raises(TypeError, match=r"should be a torch.Generator or a seed, got 0.5"):
         shape.uniform(5, 0.5)  # type: ignore[arg-type]
