@@ -171,7 +171,7 @@ def test_what_a_problem_does_not_have_says_how_to_write_it() -> None:
         bare.observe(3)
     for part in (bare.lift, bare.bubble):
         with pytest.raises(
-            NotImplementedError, match="Bare has no hard constraint. Define the methods `lift` and `bubble`"
+            NotImplementedError, match=r"Bare has no hard constraint\. Define the methods `lift` and `bubble`"
         ):
             part(x)
 
