@@ -256,7 +256,7 @@ def test_a_system_without_outputs_is_told_how_to_say_them() -> None:
         strange = type("Strange", (Pair,), {"outputs": wrong})()
         with pytest.raises(ValueError, match="`outputs` should be distinct names"):
             pinn.mlp(strange)
-    with pytest.raises(ValueError, match="only time"):
+    with pytest.raises(ValueError, match="only a time axis"):
         pinn.Dirichlet(0.0).points(Pair.domain, 5)
     with pytest.raises(ValueError, match="needs a time axis"):
         pinn.Initial(0.0).points(pinn.Segment(0, 1), 5)
@@ -276,7 +276,7 @@ def test_conditions_hold_where_a_function_says() -> None:
         assert set(edge.parts) == {"outside", "inside"}
     with pytest.raises(ValueError, match="selects too small a part of the boundary"):
         pinn.Dirichlet(1.0, on=lambda x: x[:, 1] > 5).points(ring, 10)
-    with pytest.raises(ValueError, match="no part 'rim' of this boundary; its parts are outside, inside"):
+    with pytest.raises(ValueError, match="Unknown part 'rim' of the boundary; its parts are outside, inside"):
         pinn.Dirichlet(1.0, on="rim").points(ring, 10)
 
 
@@ -661,7 +661,7 @@ def test_networks_with_waves_are_kept_and_checked(tmp_path: Any) -> None:
     assert pinn.Constrained.of(problem, net).names == problem.names
     with pytest.raises(ValueError, match=r"has 2 outputs \(prey, hunter\), got 3"):
         pinn.mlp(problem, outputs=3)
-    with pytest.raises(ValueError, match="`periodic` should be different axes from 0 to 1"):
+    with pytest.raises(ValueError, match="`periodic` should be distinct axes from 0 to 1"):
         pinn.mlp(problem, periodic=("x", 0))
     one = gb.Observations(np.zeros((2, 1)), np.zeros(2), outputs="prey")
     two = gb.Observations(np.zeros((2, 2)), np.zeros(2), outputs="prey")

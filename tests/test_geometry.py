@@ -114,7 +114,7 @@ def test_a_volume_and_a_cube_are_meshes_too(tmp_path: Path) -> None:
     sides = Mesh(cube, parts=["top" if z > 0.4 else "rest" for z in cube.cell_centers().points[:, 2]])
     assert sides.size("top") == pytest.approx(1) and sides.size() == pytest.approx(6)
     for wrong, message in [
-        (lambda: Mesh(pyvista.Plane()), "closed surface, and this one has 40 open edges"),
+        (lambda: Mesh(pyvista.Plane()), "closed surface, got one with 40 open edges"),
         (lambda: Mesh(tmp_path / "none.stl"), "There is no file"),
         (lambda: Mesh(cube, parts=["a"]), "the part of each of 12 triangles"),
     ]:
@@ -328,10 +328,10 @@ def test_chance_comes_from_a_generator_or_a_seed(shape: Domain) -> None:
     assert torch.equal(shape.uniform(np.int64(9), np.int64(3)), wanted)  # type: ignore[arg-type]
     for use in (shape.uniform, shape.interior, shape.boundary, shape.quasi):
         with pytest.raises(
-            TypeError, match=r"`n` should be a whole number of points, got 1000.0. Write 1000"
+            TypeError, match=r"`n` should be an integer number of points, got 1000.0. Write 1000"
         ):
             use(1e3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="`n` should be a number of points, got -1"):
+    with pytest.raises(ValueError, match="`n` should be a nonnegative number of points, got -1"):
         shape.uniform(-1)
     with pytest.raises(TypeError, match=r"should be a torch.Generator or a seed, got 0.5"):
         shape.uniform(5, 0.5)  # type: ignore[arg-type]

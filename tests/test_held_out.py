@@ -160,7 +160,7 @@ def test_a_verdict_that_fails_does_not_cost_the_training(capsys: pytest.CaptureF
         return True
 
     fitted = pinn.fit(Fragile(), pinn.mlp(1, [8]), recipe=pinn.Recipe.by_newton(20), callback=last)
-    assert "There is no verdict on this training: The pump is off." in capsys.readouterr().err
+    assert "The verdict on this run failed: The pump is off." in capsys.readouterr().err
     fresh = readings(60, 2)
     found = gb.check(gb.calibrate(fitted, fresh.x, fresh.y), fresh.x)["training"]
     assert found.text == "No verdict on the training is available: The pump is off."

@@ -187,8 +187,8 @@ def test_a_file_that_is_not_there_and_readings_elsewhere_are_told() -> None:
     assert "such as problem.py, but" in run("none.py", "--data", heated(), code=2)
     Path("far.csv").write_text("x,t,u,who\n0.5,0.5,0.1,a\n3.0,0.5,0.1,b\n")
     said = run(write(HEAD + FAMILY + SOLVER), "--data", "far.csv", code=2)
-    assert "1 of 2 readings lie outside of the domain" in said and "x = 3, t = 0.5" in said
-    assert "left out: who" in said
+    assert "1 of 2 readings lie outside the domain" in said and "x = 3, t = 0.5" in said
+    assert "neither axes nor outputs: who" in said
 
 
 # Report and pictures of estimates in Python
@@ -263,9 +263,9 @@ def test_what_cannot_be_drawn_is_told() -> None:
     estimates = pinn.coefficients(OSCILLATOR, SWUNG)
     with pytest.raises(TypeError, match="should be the result of"):
         pinn.plot.region(estimates.region)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="There is no axis 'x'; there are t"):
+    with pytest.raises(ValueError, match="Unknown axis 'x'; the axes are t"):
         pinn.plot.residuals(estimates, "x")
-    with pytest.raises(ValueError, match="There is no coefficient 'mass'"):
+    with pytest.raises(ValueError, match="Unknown coefficient 'mass'"):
         pinn.plot.misfit(estimates, "mass")
 
 

@@ -175,7 +175,7 @@ def test_a_family_of_a_problem_of_ones_own_is_saved_without_it(tmp_path: Path) -
     again = gb.load(tmp_path / "decay", pinn.SolvedFamily)
     x = np.linspace(0, 2, 5)
     assert (again(x, [1.0]) == solved(x, [1.0])).all()
-    assert repr(again.family) == "Family(a problem of yours, rate from 0.5 to 2)"
+    assert repr(again.family) == "Family(a user-defined problem, rate from 0.5 to 2)"
     with pytest.raises(ValueError, match="loaded without its problem"):
         again.family.at(rate=1.0)
     whole = gb.load(tmp_path / "decay", pinn.SolvedFamily, problem=Decay(start=2.0))
@@ -236,14 +236,14 @@ def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
         HEAT.solved_by(lambda x, diffusivity: x[:, 0] * np.nan)(np.ones((2, 2)), [0.1])
     with pytest.raises(ValueError, match=r"`theta` should have shape \(k, 1\)"):
         HEAT.exact()([[0.0, 0.0]], [[0.1, 0.2]])
-    with pytest.raises(ValueError, match=r"`x` should be \(n, 2\)"):
+    with pytest.raises(ValueError, match=r"`x` should have shape \(n, 2\)"):
         HEAT.exact()([0.0], [0.1])
 
     @dataclass(frozen=True)
     class Axis(Decay):
         t: float = 1.0
 
-    with pytest.raises(ValueError, match="'t' is an axis already"):
+    with pytest.raises(ValueError, match="'t' is already the name of an axis"):
         pinn.Family(Axis, t=(0.5, 1.0))
 
 

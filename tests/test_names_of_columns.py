@@ -106,7 +106,7 @@ def test_readings_in_other_units_are_noticed_at_calibration() -> None:
         pinn.problems.Heat1D(), pinn.mlp(pinn.problems.Heat1D(), [4]), recipe=pinn.Recipe(steps=1, finish=0)
     )
     x, y = table(30).to_numpy() / [1, 2], noise(30)
-    with pytest.warns(UserWarning, match="calibration points lie outside of the domain, the first at"):
+    with pytest.warns(UserWarning, match="calibration points lie outside the domain, the first at"):
         gb.calibrate(fitted, x * [1, 1000], y)  # milliseconds for seconds
 
 

@@ -65,5 +65,7 @@ def test_a_constrained_network_meets_its_conditions() -> None:
 
 
 def test_widths_are_a_list() -> None:
-    with pytest.raises(TypeError, match=r"should list the hidden layers, such as \[16, 16\], got 16"):
+    with pytest.raises(
+        TypeError, match=r"should be a list of the widths of the hidden layers, such as \[16, 16\], got 16"
+    ):
         mlp(1, 16)  # type: ignore[arg-type]

@@ -752,7 +752,7 @@ def test_a_history_has_a_line_for_each_equation_and_condition() -> None:
     assert before.get_legend_handles_labels()[1] == ["data", "physics", "boundary"]
     with pytest.raises(ValueError, match=r"no history.*records a history"):
         pinn.plot.history(replace(fitted, terms=(), history=[]))
-    with pytest.raises(TypeError, match=r"should be what pinn\.fit returned, got MLP"):
+    with pytest.raises(TypeError, match=r"should be the result of pinn\.fit, got MLP"):
         pinn.plot.history(fitted.net)  # type: ignore[arg-type]
 
 

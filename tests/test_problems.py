@@ -165,11 +165,13 @@ class Bare(Problem):
 def test_what_a_problem_does_not_have_says_how_to_write_it() -> None:
     bare, x = Bare(), torch.zeros(1, 1)
     assert bare.conditions() == []
-    with pytest.raises(NotImplementedError, match=r"Bare has no known solution; write `solution\(self, x\)`"):
+    with pytest.raises(
+        NotImplementedError, match=r"Bare has no known solution. Define the method `solution\(self, x\)`"
+    ):
         bare.observe(3)
     for part in (bare.lift, bare.bubble):
         with pytest.raises(
-            NotImplementedError, match="Bare has no hard constraint; write `lift` and `bubble`"
+            NotImplementedError, match=r"Bare has no hard constraint\. Define the methods `lift` and `bubble`"
         ):
             part(x)
 
@@ -239,7 +241,9 @@ def test_no_part_is_the_whole_boundary_and_a_function_chooses_booleans() -> None
     assert len(square.boundary(40, None)) == 40
     chosen = Dirichlet(0.0, on=lambda x: x.numpy()[:, :1] > 0.5).points(square, 40).points  # type: ignore
     assert bool((chosen[:, 0] > 0.5).all())
-    with pytest.raises(ValueError, match=r"returned \(40, 2\) of torch.bool for 40 points. It takes points"):
+    with pytest.raises(
+        ValueError, match=r"returned \(40, 2\) of torch.bool for 40 points. It should map points"
+    ):
         Dirichlet(0.0, on=lambda x: x > 0.5).points(square, 40)
     with pytest.raises(TypeError, match="name parts of the boundary here, got a function"):
         square.boundary(40, lambda x: x[:, 0] > 0.5)  # type: ignore[arg-type]

@@ -122,9 +122,9 @@ def test_dropout_anywhere_in_a_module_of_ones_own() -> None:
     predictor = pinn.predictors.Dropout(Branch(), draws=20, training_data=SEEN)
     gb.testing.check_predictor(predictor, X)
     assert predictor.training_data is SEEN and masks.Silenced.__doc__
-    with pytest.raises(TypeError, match="should return one array, this Branch returned a tuple"):
+    with pytest.raises(TypeError, match="should return one array, but this Branch returned a tuple"):
         pinn.predictors.Dropout(Branch("a pair"), draws=4)(X)
-    with pytest.raises(ValueError, match="No Dropout of this Branch took part"):
+    with pytest.raises(ValueError, match="No Dropout of this Branch was used"):
         pinn.predictors.Dropout(Branch("skipped"), draws=4)(X)
 
 

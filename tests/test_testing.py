@@ -303,11 +303,11 @@ class Wave(pinn.problems.Problem):
 @pytest.mark.parametrize(
     ("fault", "text"),
     [
-        ("equation", "should make the residual vanish, it leaves 0.00029"),
-        ("walls", "should make the residual vanish, it leaves 1"),
-        ("shape", r"a residual should be \(n, equations\), got \(200,\) for 200 points"),
+        ("equation", "should make the residual vanish, but leaves 0.00029"),
+        ("walls", "should make the residual vanish, but leaves 1"),
+        ("shape", r"a residual should have shape \(n, equations\), got \(200,\) for 200 points"),
         ("infinite", "a residual should be finite"),
-        ("flat", r"solution should be \(n, 1\), got \(200,\) for 200 points"),
+        ("flat", r"solution should have shape \(n, 1\), got \(200,\) for 200 points"),
         ("random", "torch's global random state was changed"),
     ],
 )

@@ -307,7 +307,7 @@ def test_measurements_outside_of_the_domain_are_told() -> None:
         warnings.simplefilter("error")
         fit(problem, mlp(2, [4]), gb.Observations(x, x[:, :1]), recipe=recipe, progress=False)
     x[2] = high * 10
-    with pytest.warns(UserWarning, match=r"1 of 50 measurements lie outside of .* \(10, 10\)"):
+    with pytest.warns(UserWarning, match=r"1 of 50 measurements lie outside .* \(10, 10\)"):
         fit(problem, mlp(2, [4]), gb.Observations(x, x[:, :1]), recipe=recipe, progress=False)
 
 

@@ -361,7 +361,7 @@ def test_what_is_left_unexplained_is_looked_at_where_it_is_missed(
         ((POISSON, POISSON), {}, "The problem comes first"),
         ((POISSON, 3), {}, "`model` should be a torch module"),
         ((POISSON, pinn.mlp(1, [4], outputs=2)), {}, r"should return shape \(n, 1\)"),
-        ((POISSON, lambda x: x[:, 0]), {}, r"returned \(4,\) at 4 points"),
+        ((POISSON, lambda x: x[:, 0]), {}, r"got \(4,\) for 4 points"),
         ((POISSON, POISSON.solution, np.zeros(3)), {}, "`held_out` should be gb.Observations"),
         ((POISSON, POISSON.solution), {"noise": -1.0}, "`noise` should be a positive"),
         ((POISSON, POISSON.solution), {"noise": {"v": 1.0}}, "`noise` should have the names of outputs"),

@@ -111,7 +111,7 @@ def test_points_are_answered_by_the_network_of_their_time() -> None:
     which = x[:, 1].floor().long()
     for k in range(3):
         assert torch.allclose(net(x)[which == k], nets[k](x[which == k]))
-    with pytest.raises(ValueError, match="3 windows have 2 borders between them"):
+    with pytest.raises(ValueError, match="`borders` of 3 windows should be 2 increasing times"):
         Windowed(nets, [2.0, 1.0])
 
 
@@ -142,7 +142,7 @@ def test_windows_need_a_start() -> None:
         with pytest.raises(ValueError, match="cannot be solved in 2 time windows"):
             pinn.fit(problem, pinn.mlp(problem, [4]), recipe=recipe, progress=False)
     heat = pinn.problems.Heat1D()
-    with pytest.raises(ValueError, match="meets conditions exactly cannot be trained in 2 windows"):
+    with pytest.raises(ValueError, match="satisfies conditions exactly cannot be trained in 2 time windows"):
         pinn.fit(heat, pinn.Constrained.of(heat, pinn.mlp(heat, [4])), recipe=recipe, progress=False)
     with pytest.raises(ValueError, match="`windows` should be a positive number of time windows"):
         pinn.Recipe(windows=0)

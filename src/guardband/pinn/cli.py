@@ -70,7 +70,7 @@ def _places(further: NextPoints | None) -> Iterator[str]:
     """The points for further measurements, with a caution about the guarantee."""
     if further is None:
         return
-    yield "The most informative places for further readings, in this order:"
+    yield "The most informative points for further readings, in this order:"
     for place in further.places:
         yield f"  {', '.join(f'{axis} = {value}' for axis, value in zip(further.axes, place, strict=True))}"
     yield CAUTION

@@ -53,7 +53,7 @@ class Cavity(Problem):
         """The reference solution for this Reynolds number."""
         if self.reynolds not in (100, 400):
             raise NotImplementedError(
-                f"Reference solutions exist for Cavity(reynolds=100) and 400, got {self.reynolds:g}. For "
+                f"The reference was computed for Cavity(reynolds=100) and 400, got {self.reynolds:g}. For "
                 "other Reynolds numbers define `solution(self, x)`."
             )
         return Reference(f"cavity_{self.reynolds:g}")
