@@ -22,6 +22,7 @@ STREAMS = [name for name, path in SAVED.items() if (path / BASELINE.SNAPSHOT).ex
 NOT_STORED = {
     "Axes": "0.3.0",
     "ByFunction": "A SolvedFamily is saved whole, so one with a function of the user cannot be saved.",
+    "OneSided": "New in 0.3.",
 }
 """Kept kinds that no stored object holds, each with the reason; a kind newer than 0.2.0 gives its release."""
 

@@ -195,7 +195,7 @@ def test_dropout_of_any_network_counts(tmp_path: Path) -> None:
 
     path = tmp_path / "run.ckpt"
     interrupted(path, net=net(0.1))
-    with pytest.raises(ValueError, match="another network"):
+    with pytest.raises(ValueError, match="differs in its network"):
         run(checkpoint=path, net=net(0.2))
     run(checkpoint=path, net=net(0.1))
 
@@ -204,7 +204,7 @@ def test_scales_by_name_are_known_again(tmp_path: Path) -> None:
     path = tmp_path / "run.ckpt"
     by_name = Likelihood(data={"u": 0.05}, physics={"equation": 1.0})
     interrupted(path, likelihood=by_name)
-    with pytest.raises(ValueError, match="another likelihood"):
+    with pytest.raises(ValueError, match="differs in its likelihood"):
         run(checkpoint=path, likelihood=Likelihood(data={"u": 0.05}, physics={"equation": 2.0}))
     ends = [run(checkpoint=path, likelihood=by_name), run(likelihood=by_name)]
     first, second = (end.net.state_dict() for end in ends)

@@ -335,7 +335,7 @@ def test_a_point_has_its_value_and_points_their_shape() -> None:
     square = pinn.Rectangle((0, 0), (1, 1))
     assert pinn.PointValue([[0, 0], [1, 1]], 2.0).points(square, 9).points.tolist() == [[0, 0], [1, 1]]
     for wrong in ((0.0, 0.0, 0.0), [[0.0], [1.0]], 1.0):
-        with pytest.raises(ValueError, match=r"should be points \(n, 2\)"):
+        with pytest.raises(ValueError, match=r"should be points of shape \(n, 2\)"):
             pinn.PointValue(wrong, 0.0).points(square, 9)
 
 

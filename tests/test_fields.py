@@ -462,7 +462,7 @@ def test_a_stopped_call_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(store, "write_all", stop)
     with pytest.raises(KeyboardInterrupt) as stopped:
         small().to_zarr(tmp_path / "f.zarr", batch=64, progress=False)
-    assert "the same call resumes it" in stopped.value.__notes__[0]
+    assert "the same call resumes the run" in stopped.value.__notes__[0]
     assert zarr.open_group(tmp_path / "f.zarr", mode="r").attrs["complete"] == "no"
     monkeypatch.undo()
     small().to_zarr(tmp_path / "f.zarr", progress=False)

@@ -82,7 +82,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 def test_dates_are_refused_with_the_remedy(kind: str, call: str) -> None:
     remedy = r"dates or durations.*\(t - t\[0\]\) / np\.timedelta64\(1, \"s\"\)"
     if call in ("band_over", "relative_l2"):  # tables of several columns are refused first
-        remedy += "|goes by positions here"
+        remedy += "|is read by position here"
     with pytest.raises(TypeError, match=remedy):
         CALLS[call](DATES[kind]())
 
@@ -290,9 +290,9 @@ def test_series_pair_by_their_labels() -> None:
 
 def test_names_of_series_are_known() -> None:
     made = gb.calibrate(np.sin, pandas.Series(X[:, 0], name="x"), pandas.Series(Y[:, 0], name="u"))
-    with pytest.raises(ValueError, match="`x` has no column `x`; its columns should be x, and are t"):
+    with pytest.raises(ValueError, match="`x` has no column `x`; its columns should be x, got t"):
         made(pandas.Series(X[:, 0], name="t"))
-    with pytest.raises(ValueError, match="`y` has no column `u`; its columns should be u, and are v"):
+    with pytest.raises(ValueError, match="`y` has no column `u`; its columns should be u, got v"):
         made.contains(X, pandas.Series(Y[:, 0], name="v"))
 
 
@@ -336,7 +336,7 @@ def test_names_are_kept_on_disk(tmp_path: Any) -> None:
     again = gb.load(gb.save(made, tmp_path), model=lambda x: np.zeros((len(x), 3, 3, 1)))
     for one in (made, again):
         assert np.array_equal(one.contains(X[:20], y), one.contains(X[:20], y.turned(("y", "x"))))
-        with pytest.raises(ValueError, match="its nodes along x lie elsewhere"):
+        with pytest.raises(ValueError, match="its nodes along x have different coordinates"):
             one.contains(X[:20], gb.Fields(y.values, ("x", "y"), {"x": np.arange(3.0) + 1}))
 
 

@@ -385,7 +385,7 @@ def test_some_outputs_of_several_may_be_measured() -> None:
     for method in (pinn.inverse.sign_perturbed, pinn.inverse.permuted, pinn.inverse.profile):
         region = method(solved, velocity)
         assert region.contains(reynolds=30.0) and not region.contains(reynolds=59.0)
-    with pytest.raises(ValueError, match=r"name them: gb\.Observations"):
+    with pytest.raises(ValueError, match=r"name them, gb\.Observations"):
         pinn.inverse.profile(solved, gb.Observations(whole.x, whole.y[:, :2]))
 
 

@@ -64,7 +64,9 @@ def test_what_is_not_kept_is_passed_again(tmp_path: Path) -> None:
     made = gb.calibrate(StraightLine(3.0, np.sin), X, np.cos(9 * X), score=Unspeakable())
     gb.save(made, tmp_path)
     assert gb.store.manifest(tmp_path)["passed_at_load"] == ["model", "score"]
-    with pytest.raises(gb.store.ArtifactError, match=r"without score: gb.load\(folder, score=...\)"):
+    with pytest.raises(
+        gb.store.ArtifactError, match=r"without score. Load it with gb.load\(folder, score=...\)"
+    ):
         gb.load(tmp_path, model=np.sin)
     again = gb.load(tmp_path, model=np.sin, score=Unspeakable())
     assert np.array_equal(again(X).upper, made(X).upper)

@@ -135,7 +135,7 @@ def test_a_network_a_family_and_all_that_stands_on_them_go_by_names() -> None:
     assert str(gb.check(calibrated, turned)) == str(gb.check(calibrated, at))
     with pytest.raises(ValueError, match="network are x, t"):
         alone(x.set_axis(["p", "t"], axis=1))
-    with pytest.raises(ValueError, match="different names, `x` occurs twice"):
+    with pytest.raises(ValueError, match="different names, but `x` occurs twice"):
         alone(pandas.concat([x, x[["x"]]], axis=1))
 
 

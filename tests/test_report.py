@@ -115,7 +115,7 @@ def test_whole_fields_can_be_reported(tmp_path: Path) -> None:
     assert "40 calibration fields are enough for 95 %" in text and "No check raised an alarm" in text
     assert "by calibration on 40 fields" in text and "with 40 fields it lies between" in text
     assert text.count("alibration point") == 1  # in the promise, which defines a point
-    assert "A point here is a whole field" in text and "calibration fields missed" in text
+    assert "A point here is a whole field" in text and "Sizes of the misses of the calibration fields" in text
     far = titled(sections(calibrated, 9 + generator.normal(size=(30, 2))), "What would void it")
     assert "in doubt" in far.paragraphs[0] and [row[1] for row in far.table[1:3]] == ["shift", "far"]
 
@@ -195,7 +195,7 @@ def test_a_calibration_on_a_frame_is_reported(tmp_path: Path) -> None:
     y = generator.normal(size=80)
     calibrated = gb.calibrate(lambda frame: np.zeros(len(frame)), frame[:40], y[:40])
     page = report(calibrated, frame[40:], y[40:], path=tmp_path / "page.md", level=0.9).read_text()
-    assert "not by site" in page and page.count("![") >= 3
+    assert "which exclude site" in page and page.count("![") >= 3
 
 
 @pytest.mark.parametrize("where", ["one sensor", "a diagonal", "one place", "few"])

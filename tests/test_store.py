@@ -596,7 +596,9 @@ def test_models_of_folds_are_passed_together(tmp_path: Path) -> None:
     x = np.linspace(0, 1, 40)
     calibrated = gb.calibration.calibrate_cross(fit, (x, x + 0.1 * np.cos(50 * x)), folds=12)
     folder = gb.save(calibrated, tmp_path / "cross")
-    with pytest.raises(gb.store.ArtifactError, match=r"without its 12 models: gb.load\(folder, models="):
+    with pytest.raises(
+        gb.store.ArtifactError, match=r"without its 12 models. Load it with gb.load\(folder, models="
+    ):
         gb.load(folder)
     again = gb.load(folder, models=calibrated.models)
     assert np.array_equal(again(x).upper, calibrated(x).upper)

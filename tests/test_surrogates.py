@@ -162,7 +162,7 @@ def test_where_nothing_is_to_be_learned_the_constant_shape_is_taken() -> None:
     x, y = generator.normal(size=(2, 150, 16, 1))
     shape = pinn.surrogates.adapted(ZERO, x, y, steps=150)
     assert shape.chosen == "constant" and shape.widths["constant"] == 1.0
-    with pytest.raises(ValueError, match="8 fields or more"):
+    with pytest.raises(ValueError, match="at least 8 fields"):
         pinn.surrogates.adapted(ZERO, x[:4], y[:4])
 
 

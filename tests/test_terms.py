@@ -148,7 +148,7 @@ def test_a_killed_training_with_a_term_resumes_and_another_term_is_another_probl
     whole = pinn.fit(Insulated(), **start)
     with pytest.raises(pinn.TrainingInterrupted):
         pinn.fit(Insulated(), checkpoint=path, callback=kill, **start)
-    with pytest.raises(ValueError, match="another problem"):
+    with pytest.raises(ValueError, match="differs in its problem"):
         pinn.fit(Insulated(mean=0.6), checkpoint=path, **start)
     assert pinn.fit(Insulated(), checkpoint=path, **start).history == whole.history
 

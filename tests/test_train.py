@@ -181,7 +181,7 @@ def test_jets_and_autograd_train_to_the_same_loss(compile: bool, monkeypatch: py
 
 def test_a_rate_that_diverges_ends_with_advice_and_a_finite_network() -> None:
     with pytest.raises(
-        TrainingDiverged, match=r"diverged at step \d+: .* Try a learning rate of 10 \(it is 100\)"
+        TrainingDiverged, match=r"diverged at step \d+: .* Try a learning rate of 10 instead of 100"
     ) as caught:
         quick_recipe = replace(QUICK, learning_rate=1e2, steps=400, finish=200)
         fit(
