@@ -73,7 +73,7 @@ def main() -> None:
         "measured. "
         f"{options.recalibrations} calibrations with {CAL} fresh readings each are tested on {TEST} others. "
         "The "
-        "counts of covered readings follow a Beta-binomial law, whatever the network; p is the p-value of "
+        "counts of covered readings follow a beta-binomial distribution, whatever the network; p is the p-value of "
         "all "
         "counts under this law.",
         "",

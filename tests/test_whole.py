@@ -259,7 +259,7 @@ def test_errors_teach() -> None:
         gb.Fields(bare, dims=(1, 2))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="different names"):
         gb.Fields(bare, dims=("x", "x"))
-    with pytest.raises(ValueError, match="names an axis 'z'"):
+    with pytest.raises(ValueError, match="names an unknown axis 'z'"):
         gb.Fields(bare, dims=("x", "y"), coordinates={"z": [1.0]})
     with pytest.raises(ValueError, match="should be 4 numbers"):
         gb.Fields(bare, dims=("x", "y"), coordinates={"x": [1.0]})

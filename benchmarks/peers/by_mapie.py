@@ -256,7 +256,7 @@ def page(found: list[Compared], times: list[tuple[str, float, float]]) -> str:
         f"# Comparison with MAPIE {version('mapie')}",
         "",
         "Written by `python benchmarks/peers/by_mapie.py`: both libraries on the same arrays, with the same "
-        "models, folds and windows. Differences are those of the ends of bands, relative to the width.",
+        "models, folds and windows. Differences are between the ends of the bands, relative to the width.",
         "",
         f"- **Equal bands in {len(equal)} of {len(found)} settings**, to {furthest:.1e} of the width. The "
         "rest is rounding: guardband moves ends outward by a few units in the last place, so that a reading "

@@ -135,7 +135,7 @@ class Table:
             Numbers or text, shape (n,), read-only.
         """
         if name not in self.columns:
-            raise TableError(f"There is no column `{name}`; the columns are {', '.join(self.names)}.")
+            raise TableError(f"Unknown column `{name}`; the columns are {', '.join(self.names)}.")
         return self.columns[name]
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
