@@ -232,7 +232,7 @@ STORES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a coordinate of many chunks": (claiming("x", [10**6], [1]), "at most 67108864 bytes and 10000 chunks"),
     "chunks at the limit": (
         claiming("u", [12, 100, 100], [12, 1, 1]),
-        "10000 of the 10000 chunks of `u` that are read",
+        "10000 of the 10000 requested chunks of `u` are absent",
     ),
     "a unit of time that is none": (
         forged("x", lambda a: a["attributes"].update(units="days since the flood")),

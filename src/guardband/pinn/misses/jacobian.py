@@ -97,7 +97,7 @@ class Slopes:
     def __call__(
         self, x: Tensor, normals: Tensor | None = None, names: Sequence[str] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The residual (n, q) at points x, and its derivatives with respect to the named weights, or to all."""
+        """The residual (n, q) at points x, and its derivatives with respect to named weights, or to all."""
         with torch.inference_mode(False), torch.enable_grad():
             x = _ordinary(x)
             outward = torch.zeros_like(x) if normals is None else _ordinary(normals)
