@@ -241,7 +241,7 @@ def test_more_than_two_axes_are_drawn_as_a_slice() -> None:
 
 def test_the_domain_of_a_heatmap_is_a_shape() -> None:
     problem = pinn.problems.AllenCahn2D()
-    for given, message in ((problem, r"got AllenCahn2D.* Give problem\.domain"), ((0, 1), "got \\(0, 1\\)")):
+    for given, message in ((problem, r"got AllenCahn2D.* Pass problem\.domain"), ((0, 1), "got \\(0, 1\\)")):
         with pytest.raises(TypeError, match=f"`domain` should be a shape, {message}"):
             gb.plot.heatmap(GRID, GRID[:, 0], domain=given)  # type: ignore[arg-type]
 

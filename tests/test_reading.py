@@ -293,7 +293,7 @@ STORES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "brackets": (instead("u/zarr.json", lambda file: file.write_text("[" * 200_000)), "cannot be read"),
     "metadata that are a hole": (
         instead("u/zarr.json", lambda file: (file.touch(), os.truncate(file, 2**40))),
-        "at most",
+        "bytes, but the limit is",
     ),
     "chunks that are a link": (elsewhere, "contains a link"),
     "a chunk that is a link": (

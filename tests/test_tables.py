@@ -305,10 +305,10 @@ def test_sizes_are_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     for name in ("none.csv", "none.npz"):
-        with pytest.raises(TableError, match=f"{name}: There should be a file here"):
+        with pytest.raises(TableError, match=f"{name}: There is no file at this path"):
             read(tmp_path / name)
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(TableError, match="There should be a file here"):
+    with pytest.raises(TableError, match="There is no file at this path"):
         read(tmp_path / "folder.csv")
     with pytest.raises(TableError, match=r"should end in one of .csv, .parquet, .nc, .npz, got '.vtu'"):
         read(tmp_path / "t.vtu")

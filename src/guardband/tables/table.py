@@ -34,7 +34,7 @@ class TableError(ValueError):
     ...     read("nowhere.csv")
     ... except TableError as error:
     ...     print(error)
-    nowhere.csv: There should be a file here, but there is none. Look at the path.
+    nowhere.csv: There is no file at this path. Check the spelling.
     """
 
     def __init__(self, text: str) -> None:

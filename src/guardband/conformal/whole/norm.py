@@ -101,7 +101,7 @@ class Norm(Score):
         largest = abs(to_numpy(y - prediction.mean)).reshape(len(y), -1).max(axis=1)
         within = float(np.mean(largest <= ball.radius / np.sqrt(total)))
         return [
-            "A ball is no band. Read as one, mean +- its root mean square at every node, it would hold "
+            "A ball is not a band. Read as one, mean +- its root mean square at every node, it would hold "
             f"{within:.3f} of these fields."
         ]
 
