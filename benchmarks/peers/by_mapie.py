@@ -259,8 +259,8 @@ def page(found: list[Compared], times: list[tuple[str, float, float]]) -> str:
         "models, folds and windows. Differences are between the ends of the bands, relative to the width.",
         "",
         f"- **Equal bands in {len(equal)} of {len(found)} settings**, to {furthest:.1e} of the width. The "
-        "remaining difference is rounding: guardband moves ends outward by a few units in the last place, so that a reading "
-        "on an end lies in the band.",
+        "remaining difference is rounding: guardband moves ends outward by a few units in the last place, so "
+        "that a reading on an end lies in the band.",
         f"- In the other {len(found) - len(equal)}, MAPIE raises an error; each is listed below with its "
         "reason."
         if all(one.equal or one.difference is None for one in found)

@@ -97,7 +97,8 @@ class Quantity(Score):
             return None
         return (
             f"The quantities differ in size by a factor of {spread.max() / spread.min():.2g}, and their "
-            "units are unknown, so all get one width. Pass one unit for each: Quantity(function, units=[...])."
+            "units are unknown, so all get one width. Pass one unit for each: "
+            "Quantity(function, units=[...])."
         )
 
     @property
