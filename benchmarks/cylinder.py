@@ -67,15 +67,11 @@ def main() -> None:
     lines = [
         "# A band around the flow past a cylinder",
         "",
-        f"Written by `python benchmarks/cylinder.py`: {TRAIN} readings of the velocity with noise {NOISE}, "
-        "the "
-        f"equations and the conditions train a network in {seconds:.0f} CPU s; the pressure is never "
-        "measured. "
-        f"{options.recalibrations} calibrations with {CAL} fresh readings each are tested on {TEST} others. "
-        "The "
-        "counts of covered readings follow a Beta-binomial law, whatever the network; p is the p-value of "
-        "all "
-        "counts under this law.",
+        f"Written by `python benchmarks/cylinder.py`: a network is trained in {seconds:.0f} CPU s on {TRAIN} "
+        f"readings of the velocity with noise {NOISE}, the equations and the conditions; the pressure is "
+        f"never measured. {options.recalibrations} calibrations with {CAL} fresh readings each are tested on "
+        f"{TEST} others. The counts of covered readings follow a beta-binomial distribution, whatever the "
+        "network; p is the p-value of all counts under this distribution.",
         "",
         f"Relative L2 error of the network: {', '.join(worth)}.",
         "",

@@ -235,7 +235,7 @@ def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: 
     lines += [
         f"CPU milliseconds of a band at n = 40, median over the cases: {', '.join(spent)}. {QUERIES} queries "
         f"after one factorization take {1000 * seconds[0]:.1f} ms in the fastest of 500 calls and "
-        f"{1000 * seconds[1]:.1f} in the median, on a busy machine.",
+        f"{1000 * seconds[1]:.1f} as the median, on a busy machine.",
         "",
     ]
     if refits:

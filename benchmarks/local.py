@@ -332,16 +332,14 @@ def page() -> str:
     lines += [
         "",
         f"Localized bands are infinite for {min(infinite):.0%} to {max(infinite):.0%} of the points; widths "
-        "are "
-        "means of the finite ones.",
+        "are means of the finite ones.",
         "",
-        "## The law",
+        "## The exact distribution",
         "",
-        f"The coverage everywhere, summed over the draws of each seed, lies within its exact Beta-binomial "
-        "law "
-        f"in {laws.count('holds')} of {len(laws)} cells, at a false-alarm rate of 0.1 % per field. ACD "
-        "everywhere equals that of an exactly valid band: at most "
-        f"{max(abs(row['ACD'] - row['ACD floor']) for row in cells if row['ACD'] != ''):.4f} apart.",
+        "The coverage everywhere, summed over the draws of each seed, is consistent with its exact "
+        f"beta-binomial distribution in {laws.count('holds')} of {len(laws)} cells, at a false-alarm rate of "
+        "0.1 % per field. ACD everywhere matches that of an exactly valid band to within "
+        f"{max(abs(row['ACD'] - row['ACD floor']) for row in cells if row['ACD'] != ''):.4f}.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -307,11 +307,9 @@ def table(mine: list[dict[str, Any]]) -> Iterator[str]:
     yield ""
     yield (
         f"Coverage after calibration is {min(coverage):.4f} to {max(coverage):.4f}. The summed coverage of "
-        "each "
-        f"of {max(row['seeds'] for row in found)} seeds lies within its exact Beta-binomial law for "
-        f"{sum(row['law'] == 'holds' for row in found)} of {len(found)} methods, at a total false-alarm "
-        "rate of "
-        "0.1 %."
+        f"each of {max(row['seeds'] for row in found)} seeds is consistent with its exact beta-binomial "
+        f"distribution for {sum(row['law'] == 'holds' for row in found)} of {len(found)} methods, at a total "
+        "false-alarm rate of 0.1 %."
     )
 
 

@@ -29,7 +29,7 @@ NEW = Path(__file__).parent.parent / "src"
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--old", type=Path, help="where the other release's package is")
-    parser.add_argument("--quick", action="store_true", help="small sizes, some seconds")
+    parser.add_argument("--quick", action="store_true", help="small sizes, a few seconds")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:

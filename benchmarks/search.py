@@ -120,10 +120,12 @@ def main() -> None:
     draws = parser.parse_args().draws
     law = CoverageLaw(rank(HELD_OUT, LEVEL), HELD_OUT)
     lines = [
-        "# A search, inside and outside",
+        "# Model search inside and outside the regressor",
         "",
         f"Written by `python benchmarks/search.py`: {draws} tables at level {LEVEL}, each with {ROWS} rows, "
-        f"{HELD_OUT} of them for calibration, and {NEW} new rows.",
+        f"{HELD_OUT} of them for calibration, and {NEW} new rows. *Inside*, "
+        "`ConformalRegressor(GridSearchCV(...))` searches without the calibration rows; *outside*, "
+        "`GridSearchCV(ConformalRegressor(...))` searches with them.",
         "",
         "| search | coverage | p (two-sided, exact law) |",
         "|---|---|---|",

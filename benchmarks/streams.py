@@ -239,11 +239,10 @@ def page(rows: list[dict], quick: bool) -> tuple[list[str], list[dict]]:
         "",
         f"Written by `python benchmarks/streams.py`: {STEPS:,} steps at {LEVEL:.0%}, {CALIBRATION} "
         "calibration points from the initial distribution, 5 seeds. Cells give the share of *windows off* / "
-        "*width*. A window of 1000 steps is off if its share of misses differs from 10 % by more than 3 %. "
-        "Width is relative to an oracle that uses the true score distribution at each step, for bands that "
-        "are neither infinite nor empty. The default, `AdaptiveLevel()`, was fixed on other drifts: "
-        + ", ".join(CHOSEN_ON)
-        + ". All figures: [streams.csv](data/streams.csv).",
+        "*width*. A window of 1000 steps is off if its share of misses differs from 10 % by more than 3 "
+        "percentage points. Width is relative to an oracle that uses the true score distribution at each "
+        "step, for bands that are neither infinite nor empty. The default, `AdaptiveLevel()`, was fixed on "
+        "other drifts: " + ", ".join(CHOSEN_ON) + ". All figures: [streams.csv](data/streams.csv).",
         "",
         f"| drift | {' | '.join(METHODS)} |",
         "|---" * (1 + len(METHODS)) + "|",

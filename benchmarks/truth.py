@@ -97,13 +97,14 @@ def declared_too_large(times: float, n: int, draws: int) -> dict[str, float]:
 def table_of_declared(draws: int) -> list[str]:
     """The second table."""
     about = (
-        "Written by `python benchmarks/truth.py --declared`: Gaussian noise of standard deviation 1 is "
-        f"declared too large. *Refused, model right* is the share of {draws} calibrations of an exact model "
-        "that are refused. *Truth covered* and *refused* are for the worst mixture tried: a model that is "
-        f"exact except for a share of {SHARES[0]} to {SHARES[-1]} of the locations, where it is wrong by "
-        f"{OFF[0]:g} to {OFF[-1]:g}. At least {LEVEL:.0%} is promised with confidence {CONFIDENCE}. The "
-        "errors of such a model replace the missing noise, so the noise is usually accepted and the promise "
-        "is broken."
+        "Written by `python benchmarks/truth.py --declared`: the noise is Gaussian with standard "
+        "deviation 1, and the standard deviation in the column *declared* is passed to the calibrator. "
+        f"*Refused, model right* is the share of {draws} calibrations of an exact model that are refused. "
+        "*Truth covered* and *refused* describe the worst mixture tried: a model that is exact except at a "
+        f"share of {SHARES[0]} to {SHARES[-1]} of the locations, where it is off by {OFF[0]:g} to "
+        f"{OFF[-1]:g} standard deviations. The promised coverage is at least {LEVEL:.0%} with confidence "
+        f"{CONFIDENCE}; *refused* is empty if no mixture broke this promise. The errors of such a model make "
+        "up for the missing noise, so the declared noise is usually accepted and the promise is broken."
     )
     lines = [TITLE, "", *textwrap.wrap(about, 95), ""]
     lines += ["| declared | n | refused, model right | truth covered | refused |", "|---|---|---|---|---|"]

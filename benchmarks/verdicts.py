@@ -203,7 +203,7 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
         times the solution. The estimate is within a factor of two in {near} of them
         ({100 * near / len(known):.0f} %); its ratio to the true error has median {np.median(ratios):.2f} and
         lies between {np.quantile(ratios, 0.05):.2f} and {np.quantile(ratios, 0.95):.2f} in nine of ten runs.
-        A verdict takes {np.median(seconds):.1f} CPU seconds in the median and {max(seconds):.1f} at most.""",
+        A verdict takes {np.median(seconds):.1f} CPU seconds (median) and at most {max(seconds):.1f}.""",
     ]
     page = "\n\n".join(part if part[0] in "|#" else _filled(part) for part in parts)
     return page + "\n", looks[0][2]

@@ -307,7 +307,7 @@ ELSEWHERE: dict[str, tuple[dict[str, str | None], str]] = {
     "memory": ({"location": "*/_ORT_MEM_ADDR_/*"}, "should be a file in the same folder"),
     "a link": ({"location": "link"}, "is not a regular file"),
     "a pipe": ({"location": "pipe"}, "is not a regular file"),
-    "a hole": ({"location": "hole"}, "at most 2147483648 are read"),
+    "a hole": ({"location": "hole"}, "the limit is 2147483648"),
     "a file that is gone": ({"location": "gone"}, "cannot be read: No such file"),
     "more than there is": ({"length": "17"}, "too short"),
     "beyond the end": ({"offset": "1" + 18 * "0", "length": None}, "too short"),

@@ -122,7 +122,7 @@ def test_traits_are_those_of_the_chosen_calibration(trait: str) -> None:
 
 def test_too_few_rows_and_shared_rows_are_refused_with_the_number_needed() -> None:
     with pytest.raises(
-        ValueError, match=r"Choosing among 3 on the calibration points needs 59 rows at level"
+        ValueError, match=r"Choosing among 3 candidates on the calibration points needs 59 rows at level"
     ):
         gb.choose(USEFUL, calibrate=readings(58, 1), level=0.95)
     assert gb.choose(USEFUL, calibrate=readings(59, 1), level=0.95).name == "scaled"

@@ -506,7 +506,7 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
     ):
         with pytest.raises(UnsafeFile, match=text):
             read_bytes(tmp_path / name, at_most=5)
-    with pytest.raises(UnsafeFile, match="has 5 bytes; at most 4 are read"):
+    with pytest.raises(UnsafeFile, match="has 5 bytes, but the limit is 4"):
         read_bytes(path, at_most=4)
     hole(path, 2**30)
     with pytest.raises(UnsafeFile, match="nearly all of which are holes"):

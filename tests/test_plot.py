@@ -241,7 +241,7 @@ def test_more_than_two_axes_are_drawn_as_a_slice() -> None:
 
 def test_the_domain_of_a_heatmap_is_a_shape() -> None:
     problem = pinn.problems.AllenCahn2D()
-    for given, message in ((problem, r"got AllenCahn2D.* Give problem\.domain"), ((0, 1), "got \\(0, 1\\)")):
+    for given, message in ((problem, r"got AllenCahn2D.* Pass problem\.domain"), ((0, 1), "got \\(0, 1\\)")):
         with pytest.raises(TypeError, match=f"`domain` should be a shape, {message}"):
             gb.plot.heatmap(GRID, GRID[:, 0], domain=given)  # type: ignore[arg-type]
 
@@ -724,7 +724,7 @@ def test_an_overview_says_what_it_needs() -> None:
             "a column for each of the 2 outputs .* got 1",
         ),
         (band, {"data": gb.Observations(X, np.c_[X, X])}, "the 2 coordinates of the band, got 1"),
-        (band, {"output": 2}, "There is no output 2: this band has 2, numbered 0 to 1"),
+        (band, {"output": 2}, "Unknown output 2. The outputs are numbered from 0 to 1"),
         (around(GRID[:0], GRID[:0], 1.0), {}, "has no points"),
     ]
     for given, options, message in cases:

@@ -142,7 +142,7 @@ class TestChecksums:
     def test_a_file_that_is_too_large_is_not_read(self, tmp_path: Path) -> None:
         file = put(tmp_path, "")
         os.truncate(file, records.CELL_BYTES + 1)
-        assert "at most" in campaign.status(tmp_path, STUDY).damaged[f"cells/{file.name}"]
+        assert "the limit is" in campaign.status(tmp_path, STUDY).damaged[f"cells/{file.name}"]
 
     def test_no_more_is_packed_than_is_read(self, tmp_path: Path, monkeypatch: Any) -> None:
         file = put(tmp_path, records.sealed(a_result()))
@@ -450,7 +450,8 @@ class TestFolders:
         else:
             unusual(file, kind, tmp_path)
         for command in ("status", "table"):
-            assert ("at most" if kind == "large" else "is not a regular file") in said(command, str(tmp_path))
+            why = "the limit is" if kind == "large" else "is not a regular file"
+            assert why in said(command, str(tmp_path))
 
     def test_many_keys_are_looked_up_soon_and_repeated_ones_refused(self, tmp_path: Path) -> None:
         """0.2.0 looked for the file of each key, about 70 microseconds each."""

@@ -278,7 +278,7 @@ def test_a_snapshot_that_was_changed_is_refused(watched: Path, word: bytes) -> N
     snapshot, before = watched / "o.snapshot", (watched / "o").read_bytes()
     assert word in snapshot.read_bytes()
     snapshot.write_bytes(snapshot.read_bytes().replace(word, word[:-1] + b"9"))
-    assert "or it was changed afterwards" in watch("--data", "data.csv", "--out", "o", "--once", code=2)
+    assert "or it was changed afterward" in watch("--data", "data.csv", "--out", "o", "--once", code=2)
     assert (watched / "o").read_bytes() == before
 
 

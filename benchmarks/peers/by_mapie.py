@@ -256,11 +256,11 @@ def page(found: list[Compared], times: list[tuple[str, float, float]]) -> str:
         f"# Comparison with MAPIE {version('mapie')}",
         "",
         "Written by `python benchmarks/peers/by_mapie.py`: both libraries on the same arrays, with the same "
-        "models, folds and windows. Differences are those of the ends of bands, relative to the width.",
+        "models, folds and windows. Differences are between the ends of the bands, relative to the width.",
         "",
         f"- **Equal bands in {len(equal)} of {len(found)} settings**, to {furthest:.1e} of the width. The "
-        "rest is rounding: guardband moves ends outward by a few units in the last place, so that a reading "
-        "on an end lies in the band.",
+        "remaining difference is rounding: guardband moves ends outward by a few units in the last place, so "
+        "that a reading on an end lies in the band.",
         f"- In the other {len(found) - len(equal)}, MAPIE raises an error; each is listed below with its "
         "reason."
         if all(one.equal or one.difference is None for one in found)
@@ -286,7 +286,7 @@ def page(found: list[Compared], times: list[tuple[str, float, float]]) -> str:
         "`CQR()` one for both. MAPIE's adaptive inference has separate thresholds above and below, keeps "
         "1 - level between 0 and 1 (guardband does not, as in the theorem), and counts a reading on an end "
         "as "
-        "outside. Here both libraries had the same settings.",
+        "outside. In this comparison both libraries have the same settings.",
         "",
         "Median CPU milliseconds of one call from models to bands, alternating in one process:",
         "",

@@ -67,7 +67,7 @@ PAGES = {
     ),
     "shift.md": ("Shift", "sensors concentrated in the quiet region", "python benchmarks/shift.py"),
     "search.md": (
-        "A search, inside and outside",
+        "Model search inside and outside the regressor",
         "coverage lost by choosing a model on calibration rows",
         "python benchmarks/search.py",
     ),

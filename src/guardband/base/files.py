@@ -82,7 +82,7 @@ def opened(
         if not stat.S_ISREG(about.st_mode):
             raise UnsafeFile(f"{os.fspath(path)} is not a regular file.")
         if about.st_size > at_most:
-            raise UnsafeFile(f"{os.fspath(path)} has {about.st_size} bytes; at most {at_most} are read.")
+            raise UnsafeFile(f"{os.fspath(path)} has {about.st_size} bytes, but the limit is {at_most}.")
         occupied = 512 * getattr(about, "st_blocks", about.st_size)
         if about.st_size > MIB and about.st_size > SPARSE * occupied:
             raise UnsafeFile(f"{os.fspath(path)} has {about.st_size} bytes, nearly all of which are holes.")

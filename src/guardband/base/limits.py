@@ -97,7 +97,7 @@ def parsed(data: bytes) -> Json:
     {'level': 0.9}
     """
     if entries(data) > ENTRIES:
-        raise ValueError(f"It has {entries(data)} entries; at most {ENTRIES} are read.")
+        raise ValueError(f"It has {entries(data)} entries, but the limit is {ENTRIES}.")
     return json.loads(data)
 
 

@@ -43,7 +43,7 @@ def run(module: str, function: str, path: Path) -> bytes:
         )
     if done.returncode:
         raise ChildProcessError(
-            f"The library that reads this file exited with status {done.returncode}. Write the file again."
+            f"The process that read this file exited with status {done.returncode}. Write the file again."
         )
     return done.stdout
 

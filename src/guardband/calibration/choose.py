@@ -178,7 +178,7 @@ def _narrowest(
     corrected = None if confidence is None else bonferroni_level(confidence, count)
     bands = {name: Chosen(_calibrated(one, x, y, corrected), count) for name, one in named.items()}
     for band in bands.values():
-        _refuse_few(band, level, f"Choosing among {count} on the calibration points", len(x))
+        _refuse_few(band, level, f"Choosing among {count} candidates on the calibration points", len(x))
     widths = {name: sharpness(_box(band, x, level)) for name, band in bands.items()}
     best = min(widths, key=lambda name: widths[name])
     return Choice(best, bands[best], widths, f"mean width, corrected for {count} candidates")

@@ -189,7 +189,7 @@ class State:
             state = cls._of_0_2(text, calibration, data) if text.startswith(b"{") else cls._parsed(text)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(
-                f"{path} is not a snapshot of `guardband watch`, or it was changed afterwards."
+                f"{path} is not a snapshot of `guardband watch`, or it was changed afterward."
             ) from error
         if state.calibration != calibration:
             raise ValueError(
@@ -257,7 +257,7 @@ class Output:
         if (done, rows, found) != (self.length, state.rows, state.written or found):
             raise ValueError(
                 f"The snapshot does not belong to the output {path}, or the output was changed or shortened "
-                "afterwards. Pass the right --out, or another --out and --snapshot."
+                "afterward. Pass the right --out, or another --out and --snapshot."
             )
         while part := file.read(MIB):
             if journal.read(len(part)) != part:

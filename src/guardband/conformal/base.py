@@ -491,8 +491,8 @@ def point_array(x: Array) -> np.ndarray:
     """Points (n, d) as a float64 numpy array, validated."""
     if getattr(x, "ndim", 2) > 2:
         raise ValueError(
-            f"Methods that use positions need points of shape (n, d), got x of shape {tuple(x.shape)}. Whole "
-            "fields have no position. Use Split(), Grouped() or Clustered()."
+            f"Methods that use positions need points of shape (n, d), got x of shape {tuple(x.shape)}. For "
+            "whole fields, which have no position, use Split(), Grouped() or Clustered()."
         )
     return np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float)
 

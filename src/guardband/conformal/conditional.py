@@ -1,11 +1,12 @@
 """`Conditional`: coverage under every reweighting of x by chosen features, not only on average.
 
-The threshold at x comes from a quantile regression of the scores on features f(x) that includes the new point
-with a hypothetical score. Let eta in [-(1 - level), level] be the dual variable of the new point, and u a
-uniform draw from that interval; the set contains all scores with eta < u. Then
+The threshold at x comes from a quantile regression of the scores on features f(x); the regression includes
+the new point, with a hypothetical score. Let eta in [-(1 - level), level] be the dual variable of the new
+point, and u a uniform draw from that interval; the set contains all scores with eta < u. Then
 E[g(x) (1{covered} - level)] = 0 for every g in the span of the features, exactly and in finite samples. With
-indicators of groups as features, each group is covered at the requested level, even if groups overlap. With a
-density ratio in the span, coverage is maintained under that shift. (Gibbs, Cherian and Candes 2023)
+indicators of groups as features, each group is covered at the requested level, even if groups overlap. If the
+span contains the density ratio of a covariate shift, coverage is maintained under that shift. (Gibbs, Cherian
+and Candes 2023)
 """
 
 from __future__ import annotations

@@ -285,9 +285,9 @@ def average_repeats(prediction: Prediction, y: Array) -> tuple[Prediction, Array
         return prediction, y, 1
     if least < most:
         raise ValueError(
-            f"Some points have {least} readings, others {most}. Readings at the same point are not "
-            "independent, and their means have different distributions. Keep the same number at each, such "
-            "as the first."
+            f"The number of readings per point ranges from {least} to {most}. Readings at the same point are "
+            "not independent, and means of different numbers of readings have different distributions. Keep "
+            "the same number of readings at each point, for example only the first."
         )
     means = np.zeros((len(first), *y.shape[1:]))
     np.add.at(means, which.reshape(-1), to_numpy(y) / least)

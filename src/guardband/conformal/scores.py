@@ -676,7 +676,7 @@ def _paired(y: Array, prediction: Prediction) -> Array:
 def _half_width(unit: Array | float, q: Array, prediction: Prediction) -> Array | float:
     """q unit, rounded up by a few ulp; q is (), (n,) or (n, m); infinity times a unit of 0 is infinity.
 
-    A negative q, of a one-sided bound, is rounded towards 0, and minus infinity is the lowest number.
+    A negative q, of a one-sided bound, is rounded toward 0, and minus infinity is the lowest number.
     """
     limits = limits_of(prediction.mean)
     few = ULPS * limits.eps

@@ -1,8 +1,8 @@
-"""One-sided bounds: how far y lies above, or below, what was predicted.
+"""One-sided bounds on how far y lies above or below the prediction.
 
 The two-sided score of a box is the larger of two signed excesses, one at each end. A bound on one side uses
-the excess at that end alone, which may be negative, so one exact rank gives the bound and nothing is spent
-on the other side.
+the excess at that end alone, which may be negative, so one exact rank gives the bound and no
+miscoverage is spent on the other side.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class OneSided(Score):
     -----
     With `side="upper"` the score of an output is (y - mean) / unit for scores with a unit and y - upper for
     `CQR`; with several outputs, or the nodes of a field, it is the largest of them, so all lie below their
-    bounds at once. The law is that of the calibrator, as for intervals. With `confidence` the bound is a
-    one-sided tolerance bound: with 59 calibration runs at 95 % and confidence 95 % it is the largest error,
-    which is Wilks' rule.
+    bounds at once. The law is that of the calibrator, as for intervals. With `confidence`, the bound is a
+    one-sided tolerance bound. For 95 % coverage with 95 % confidence, at least 59 calibration runs are
+    needed; with exactly 59, the bound is the prediction plus the largest error (Wilks' formula).
 
     Examples
     --------

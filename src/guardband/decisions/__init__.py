@@ -1,8 +1,8 @@
-"""Decisions: what a band with a guarantee is for.
+"""Decisions based on a band with a guarantee.
 
 `decide` accepts or rejects one query against a limit, `screen` selects among many designs, and `Hybrid`
-decides when a surrogate may answer in place of its solver. Each has a promise of its own, and none follows
-from another.
+decides when a surrogate may answer in place of its solver. Each has its own guarantee, and none of these
+implies another.
 """
 
 from guardband.decisions.certificate import Audit, Certificate, certify

@@ -1,9 +1,9 @@
-"""Certificates: how often a surrogate is wrong where it answers, bounded with a stated confidence.
+"""Certificates: bounds on how often the answers of a surrogate are wrong, with a stated confidence.
 
 Thresholds of the predicted scale are tested one after the other, from the smallest one that can pass, until
 one fails. Each test is an exact binomial test on the calibration runs that would be served, so the last
 threshold that passes has the stated confidence (Learn then Test; Angelopoulos, Bates, Candes, Jordan and
-Lei 2021). In use, audits of served queries feed a test that may be looked at after every audit.
+Lei 2021). In use, audits of served queries feed a sequential test, which is valid after every audit.
 """
 
 from __future__ import annotations

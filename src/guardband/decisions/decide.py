@@ -2,7 +2,7 @@
 
 The acceptance limit lies inside the tolerance limit by a guard band, the distance from the prediction to its
 one-sided bound. The terms are those of JCGM 106 (tolerance limit, acceptance limit, guard band, consumer's
-and producer's risk); "conditional" is the term of ILAC-G8 for results inside a guard band.
+and producer's risk); "conditional" comes from ILAC-G8, for results inside a guard band.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def decide(
     Returns
     -------
     Decisions
-        "accept" where the bound towards each limit meets it, "reject" where the bound away from a limit
+        "accept" where the bound toward each limit meets it, "reject" where the bound away from a limit
         lies beyond it, and "conditional" otherwise.
 
     Notes

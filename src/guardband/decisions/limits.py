@@ -1,4 +1,4 @@
-"""Tolerance limits of a quantity: numbers with a side, or sentences such as "p_drop <= 120"."""
+"""Tolerance limits of a quantity: numbers with a side, or strings such as "p_drop <= 120"."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ class ToleranceLimits:
         if (self.lower > self.upper).any():
             raise ValueError(f"A lower limit lies above its upper limit: {self}.")
         if (self.lower == np.inf).any() or (self.upper == -np.inf).any():
-            raise ValueError(f"No quantity meets an infinite limit of this kind: {self}.")
+            raise ValueError(
+                "A lower limit of inf or an upper limit of -inf excludes every value, got "
+                f"lower={self.lower} and upper={self.upper}. Use -inf or inf where there is no limit."
+            )
         if not self.limited.any():
             raise ValueError("At least one limit is needed, such as 'p_drop <= 120'.")
 

@@ -1,9 +1,9 @@
 """Screening: which of many designs meet a limit, with a bound on the expected share of wrong ones.
 
 A band promises coverage for one query and nothing about the queries that are selected because their band
-looks good. Conformal selection does: a design gets a p-value from the calibration runs that violate the
-limit although they look at least as safe, and the Benjamini-Hochberg procedure selects. (Jin and Candes
-2023)
+looks good. Conformal selection bounds the expected share of wrong ones among these: a design gets a p-value
+from the calibration runs that violate the limit although they look at least as safe, and the
+Benjamini-Hochberg procedure selects designs by their p-values. (Jin and Candes 2023)
 """
 
 from __future__ import annotations

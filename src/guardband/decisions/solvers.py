@@ -1,4 +1,4 @@
-"""Solvers that a hybrid calls: a function, or a command that runs in a folder of its own for each case."""
+"""Solvers that a hybrid calls: a function, or a command that runs in a separate folder for each case."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SolverFailed(RuntimeError):
     ...     solver([1.0])
     ... except gb.decisions.SolverFailed as error:
     ...     print(str(error).partition(": ")[2])
-    the command ended with status 1; see its log.
+    the command exited with status 1; see its log.
     """
 
 
@@ -103,11 +103,11 @@ class Command:
             finally:
                 _end(process)
         if status:
-            raise SolverFailed(f"{case}: the command ended with status {status}; see its log.")
+            raise SolverFailed(f"{case}: the command exited with status {status}; see its log.")
         return self._read(case)
 
     def _new_case(self) -> Path:
-        """A new folder; several processes may make them side by side."""
+        """Create a new folder, also if several processes create folders at the same time."""
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
         number = 1 + max(

@@ -1,7 +1,7 @@
 """A validation page after ASME V&V 20: standard uncertainties, next to a calibrated band.
 
 The two statements differ in kind and are never combined: standard uncertainties are added in quadrature
-under the assumptions of the GUM, a band has a coverage probability under exchangeability.
+under the assumptions of the GUM, whereas a band has a coverage probability under exchangeability.
 """
 
 from __future__ import annotations

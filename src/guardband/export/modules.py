@@ -314,7 +314,7 @@ class _LogScale(nn.Module):
 
 
 class _Symmetric(nn.Module):
-    """(mean, scale, q) -> mean -+ q unit, rounded outwards as in `Symmetric.band`."""
+    """(mean, scale, q) -> mean -+ q unit, rounded outward as in `Symmetric.band`."""
 
     def __init__(self, units: ArrayLike, scaled: bool = False, noise: ArrayLike = None) -> None:
         super().__init__()
@@ -339,7 +339,7 @@ class _Symmetric(nn.Module):
 
 
 class _Ends(nn.Module):
-    """(mean, lower, upper, q) -> (lower - q, upper + q), rounded outwards as in `CQR.band`."""
+    """(mean, lower, upper, q) -> (lower - q, upper + q), rounded outward as in `CQR.band`."""
 
     def forward(self, mean: Tensor, lower: Tensor, upper: Tensor, q: Tensor | float) -> tuple[Tensor, Tensor]:
         limits = torch.finfo(lower.dtype)

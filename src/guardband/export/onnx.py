@@ -80,7 +80,7 @@ def export_onnx(
     The metadata of the file contain the level, the guarantee, and the SHA-256 of the calibration points,
     predictions and targets.
 
-    The ends are rounded outwards as in the library, but runtimes differ in the order of operations, so expect
+    The ends are rounded outward as in the library, but runtimes differ in the order of operations, so expect
     differences in the last digits of the network's dtype. onnxruntime computes Erf (in GELU) only in float32.
     A graph cannot refuse values that are not finite: it returns NaN.
 

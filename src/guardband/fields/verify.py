@@ -1,4 +1,4 @@
-"""Verify: check every chunk of a Zarr store of a band, and list damaged and missing files."""
+"""Check every chunk of the Zarr store of a band, and list damaged and missing files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """guardband study: compare methods over many training runs.
 
 The folder of a study contains `study.json` with the kind of the study, its settings, and the keys of its
-cells. Code is only run from a file named on the command line, `run FILE`, never because of a folder.
+cells. Code runs only from a file named on the command line, `run FILE`, and never from a folder.
 """
 
 from __future__ import annotations

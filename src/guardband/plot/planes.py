@@ -273,7 +273,7 @@ def _titles(titles: Sequence[str] | None, names: object, m: int) -> Sequence[str
 def plane_of(names: Names | Sequence[str] | None, domain: DrawnShape | None) -> Plane:
     """Choose the layout of two axes from their names and the domain."""
     if domain is not None and not isinstance(domain, DrawnShape):
-        remedy = " Give problem.domain." if hasattr(domain, "domain") else ""
+        remedy = " Pass problem.domain." if hasattr(domain, "domain") else ""
         raise TypeError(f"`domain` should be a shape, got {domain!r:.80}.{remedy}")
     if names is not None:
         words = names.axes if isinstance(names, Names) else names

@@ -92,7 +92,7 @@ def output_of(band: Band, output: int | str) -> int:
             raise ValueError(f"The outputs of this band have no names; pass a number instead of {output!r}.")
         return band.names.positions(output)[0]
     if not -m <= output < m:
-        raise ValueError(f"There is no output {output}: this band has {m}, numbered 0 to {m - 1}.")
+        raise ValueError(f"Unknown output {output}. The outputs are numbered from 0 to {m - 1}.")
     return output % m
 
 

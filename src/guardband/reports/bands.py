@@ -1,8 +1,8 @@
 """The sections of the report on a band.
 
-They follow the questions of a skeptical reader: the claim and its assumption; the verdict of fresh
-measurements; the measured coverage next to constant width; coverage by range; pictures; what would void
-the guarantee; the size of the calibration set; provenance; how to reproduce the page.
+They answer the questions of a skeptical reader: the claim and its assumption; the verdict on fresh
+measurements; the measured coverage, compared with constant width; coverage by range; pictures; what would
+void the guarantee; the size of the calibration set; provenance; how to reproduce the page.
 """
 
 from __future__ import annotations

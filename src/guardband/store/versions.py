@@ -1,4 +1,4 @@
-"""A folder whose files change together: a rename makes a new version, written next to the old one, current.
+"""A folder whose files change together: a new version is written next to the old one, then made current.
 
 `manifest.json` names the files of the current version with their SHA-256 and size; the name of each file
 contains the first digits of its hash. A reader sees either the old version or the new one. An interrupted
@@ -140,7 +140,7 @@ def _valid(entry: object) -> bool:
 def _file(path: Path, entry: Mapping[str, Any]) -> bytes:
     """The bytes of a file, verified with its entry in the manifest."""
     if entry["bytes"] > limits.ARRAYS:
-        raise ArtifactError(f"{path} has {entry['bytes']} bytes; at most {limits.ARRAYS} are read.")
+        raise ArtifactError(f"{path} has {entry['bytes']} bytes, but the limit is {limits.ARRAYS}.")
     try:
         data = read_bytes(path, at_most=entry["bytes"])
     except FileNotFoundError:

@@ -56,7 +56,7 @@ class AdaptiveLevel(StreamMethod):
         positive(self.window, "window", whole=True)
         if self.step is not None and self.step >= 1:
             raise ValueError(
-                f"`step` should be below 1, since the level moves by it, got {self.step}. Try 0.005."
+                f"`step` should be below 1, got {self.step}, since the level moves by it. Try 0.005."
             )
 
     def start(self, scores: np.ndarray, level: Fraction | float) -> AdaptiveTracker:

@@ -3,8 +3,8 @@
 q_(t+1) = q_t + step_t (missed_t - (1 - level)), with step_t = step unit t^(-power). If all scores, including
 those of the calibration, lie in an interval of length `range`, the share of misses among T readings differs
 from 1 - level by at most (range + step_1) / (step_T T). If the scores are independent and identically
-distributed, q also converges to the true quantile, which it does not with fixed steps. (Angelopoulos, Barber
-and Bates 2024)
+distributed, q also converges to the true quantile, unlike with fixed steps. (Angelopoulos, Barber and Bates
+2024)
 """
 
 from __future__ import annotations

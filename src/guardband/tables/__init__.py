@@ -139,7 +139,7 @@ def _with_tool(
 
 def _read(path: Path, reader: Reader) -> Table:
     if not path.is_file():
-        raise TableError("There should be a file here, but there is none. Look at the path.")
+        raise TableError("There is no file at this path. Check the spelling.")
     if reader in foreign.READERS.values():
         return Table.gathered(foreign.read(path), arrays.read)
     return Table.gathered(files.read_bytes(path, at_most=TABLE, follow=True), reader)

@@ -34,7 +34,7 @@ class TableError(ValueError):
     ...     read("nowhere.csv")
     ... except TableError as error:
     ...     print(error)
-    nowhere.csv: There should be a file here, but there is none. Look at the path.
+    nowhere.csv: There is no file at this path. Check the spelling.
     """
 
     def __init__(self, text: str) -> None:
@@ -135,7 +135,7 @@ class Table:
             Numbers or text, shape (n,), read-only.
         """
         if name not in self.columns:
-            raise TableError(f"There is no column `{name}`; the columns are {', '.join(self.names)}.")
+            raise TableError(f"Unknown column `{name}`; the columns are {', '.join(self.names)}.")
         return self.columns[name]
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:

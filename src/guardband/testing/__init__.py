@@ -6,10 +6,9 @@
     gb.testing.check_calibrator(MyCalibrator())
     gb.testing.check_calibrated(my_calibrated, x, y)
 
-Each check returns None if all properties hold. Otherwise it raises an `AssertionError` that names one that
-does not hold.
-Randomness is seeded, so results are reproducible. `check_calibrator` compares with exact laws at a stated
-false-alarm rate.
+Each check returns None if all properties hold, and otherwise raises an `AssertionError` that names a violated
+one. Randomness is seeded, so results are reproducible. `check_calibrator` compares coverage with exact laws
+at a stated false-alarm rate.
 """
 
 from guardband.base.lazy import attach

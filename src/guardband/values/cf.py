@@ -1,4 +1,4 @@
-"""Attributes of bands in files, by the CF conventions and their draft on uncertainty.
+"""Attributes of bands in files, following the CF conventions and their draft on uncertainty.
 
 The attribute `ancillary_variables` of a variable names related variables. A draft chapter on uncertainty,
 which may still change, adds `uncertainty_variables`: the distances of the ends of a coverage interval from

@@ -72,7 +72,9 @@ class FieldGrid:
         for what in ("coordinates", "periodic"):
             for name in getattr(self, what):
                 if name not in self.dims:
-                    raise ValueError(f"`{what}` names an axis {name!r}; the axes are {', '.join(self.dims)}.")
+                    raise ValueError(
+                        f"`{what}` names an unknown axis {name!r}; the axes are {', '.join(self.dims)}."
+                    )
         for name, nodes in self.coordinates.items():
             size = self.shape[self.dims.index(name)]
             if nodes.shape != (size,):

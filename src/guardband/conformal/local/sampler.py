@@ -143,7 +143,7 @@ class Sampler:
         return self.power * fit - 0.5 * ((z**2).sum(axis=1) + (speed**2).sum(axis=1))
 
     def _likelihood(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The log-likelihood of each state with the floor integrated out, and its gradient in z."""
+        """The log-likelihood of each state, with the floor integrated out, and its z-gradient."""
         smooth, sizes = self._smooth(z), _sizes(z)[:, None]
         n = smooth.shape[1]
         up = np.exp(np.clip(MEAN[0] + MEAN[1] * z[:, -2:-1] + sizes * smooth, -300, 300))

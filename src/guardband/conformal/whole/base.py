@@ -1,4 +1,4 @@
-"""The common part of scores for whole fields; a row is a field (N, points, m), or (N, *grid, m) by name."""
+"""The base class of scores for whole fields, (N, points, m), or (N, *grid, m) with named axes."""
 
 from __future__ import annotations
 

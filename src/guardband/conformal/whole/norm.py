@@ -101,7 +101,7 @@ class Norm(Score):
         largest = abs(to_numpy(y - prediction.mean)).reshape(len(y), -1).max(axis=1)
         within = float(np.mean(largest <= ball.radius / np.sqrt(total)))
         return [
-            "A ball is no band. Read as one, mean +- its root mean square at every node, it would hold "
+            "A ball is not a band. Read as one, mean +- its root mean square at every node, it would hold "
             f"{within:.3f} of these fields."
         ]
 
@@ -138,4 +138,5 @@ def norm_of(difference: Array, *, weights: np.ndarray, grid: FieldGrid | None) -
     values = np.asarray(to_numpy(difference), dtype=float)
     parts = [values] + ([] if grid is None else [grid.gradient(values, axis) for axis in grid.space])
     squares = sum(np.square(part).reshape(len(part), len(weights), -1).sum(axis=-1) for part in parts)
-    return np.sqrt((squares * weights).sum(axis=-1))  # no matrix product, whose bits may depend on other rows
+    # not a matrix product: its last bits can depend on the other rows
+    return np.sqrt((squares * weights).sum(axis=-1))

@@ -71,8 +71,8 @@ class Quantity(Score):
         values = values[:, None] if values.ndim == 1 else values
         if values.ndim != 2 or len(values) != len(y):
             raise ValueError(
-                f"`function` should give one number per field, ({len(y)},), or some, ({len(y)}, k), got "
-                f"shape {values.shape}. Take all axes but the first: u.max(axis=(1, 2))."
+                f"`function` should return one number per field, shape ({len(y)},), or k numbers, shape "
+                f"({len(y)}, k), got shape {values.shape}. Take all axes but the first: u.max(axis=(1, 2))."
             )
         return like(y, values)
 
@@ -97,7 +97,8 @@ class Quantity(Score):
             return None
         return (
             f"The quantities differ in size by a factor of {spread.max() / spread.min():.2g}, and their "
-            "units are unknown, so all get one width. Give Quantity(function, units=[...]), one for each."
+            "units are unknown, so all get one width. Pass one unit for each: "
+            "Quantity(function, units=[...])."
         )
 
     @property

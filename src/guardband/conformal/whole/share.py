@@ -39,7 +39,7 @@ class Share(Shaped):
     Parameters
     ----------
     gamma
-        The share of the area that may lie outside of the band, strictly between 0 and 1.
+        The share of the area that may lie outside the band, strictly between 0 and 1.
     shape
         Size of the errors at each node, shape (points, m) or (*grid, m), the same for every field. By default
         the predictor's scale, if it has one. It must not be computed from the calibration fields.
@@ -104,7 +104,7 @@ class Share(Shaped):
 
     @property
     def is_box(self) -> bool:
-        """False: a share of the nodes may lie outside of the band."""
+        """False: a share of the nodes may lie outside the band."""
         return False
 
     @property

@@ -1,8 +1,8 @@
 """`Simultaneous`: one band that contains a whole curve or field.
 
-The exchangeable units are fields, not points: a surrogate evaluated for many inputs, or repeated experiments.
-The score of a field is its largest error over all nodes, in units of a shape that describes where errors are
-large. One network of one equation gives one field, whatever the number of its points.
+The exchangeable units are fields, not points: the outputs of a surrogate for many inputs, or repeated
+experiments. The score of a field is its largest error over all nodes, in units of a shape that describes
+where errors are large. A network for a single equation gives one field, whatever the number of its points.
 """
 
 from __future__ import annotations

@@ -599,7 +599,7 @@ def _equation_section(estimates: Estimates) -> Section:
         "1 % of data sets, provided that the noise is independent with median zero, the truth lies in the "
         f"range, the solver {solver}, and the solution at each reading is monotone in each coefficient "
         "within each cell. The absence of an alarm does not prove the equation, since the test cannot "
-        "detect an error that the coefficients compensate."
+        "detect an error for which the coefficients can compensate."
     )
     return Section("Is the equation right?", [estimates.doubted, text])
 

@@ -516,7 +516,7 @@ class SolvedFamily:
         solver
             A function (x, **coefficients) that returns the true solution. The default is the exact `solution`
             of the problem. Without a `solution`, networks are trained, each starting from the solution for
-            nearby coefficients, which takes some minutes.
+            nearby coefficients, which takes a few minutes.
         seed
             The seed of coefficients, points and training runs.
         recipe

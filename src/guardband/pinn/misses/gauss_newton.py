@@ -224,7 +224,7 @@ class Iterated:
 
 
 class NormalElsewhere:
-    """The normal equations of a Jacobian J (N, P) on a device, or their dual."""
+    """The normal equations of a Jacobian J (N, P) on a device other than the CPU, or their dual."""
 
     slopes: Tensor
     dual: bool

@@ -1,9 +1,10 @@
 """Jacobians of misses with respect to the weights, point by point.
 
-If jets apply, the misses are differentiated in the jet of the outputs, and the reverse pass through the
-layers is not summed over the points. Otherwise each point has its own copy of the weights, so one backward
-pass over all points gives one gradient per point, for any residual and any module that `torch.func` can call.
-Both work in any thread and in any gradient mode of torch.
+If jets apply, the misses are differentiated with respect to the jet of the outputs, and the reverse pass
+through the layers keeps the gradients of the points separate instead of summing them. Otherwise each point
+has its own copy of the weights, so one backward pass over all points gives one gradient per point, for any
+residual and any module that `torch.func` can call. Both methods work in any thread and in any gradient mode
+of torch.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def jacobian(
     of: Names | None = None,
     normals: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The residual (n, q) at points x (n, d), and its derivatives (n, q, P) in the named weights.
+    """The residual (n, q) at points x (n, d), and its derivatives (n, q, P) with respect to named weights.
 
     The weights are in the order of `net.named_parameters()`; the default is all of them. `of` contains the
     names of axes and outputs, and `normals` the normals at boundary points.
@@ -96,7 +97,7 @@ class Slopes:
     def __call__(
         self, x: Tensor, normals: Tensor | None = None, names: Sequence[str] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The residual (n, q) at points x, and its derivatives in the named weights, by default all."""
+        """The residual (n, q) at points x, and its derivatives with respect to named weights, or to all."""
         with torch.inference_mode(False), torch.enable_grad():
             x = _ordinary(x)
             outward = torch.zeros_like(x) if normals is None else _ordinary(normals)
@@ -155,7 +156,7 @@ class _Taped(NamedTuple):
     tape: Tape
 
     def gradients(self, together: int) -> Iterator[tuple[slice, int, Tensor]]:
-        """The rows, j, and the gradient of their sum in the jet, for each column j and miss of a group."""
+        """For each column j and group member: its rows, j, and the jet gradient of the sum of its misses."""
         each = together or 1
         for j, first in itertools.product(range(self.misses.shape[1]), range(each)):
             rows = slice(first, None, each)
@@ -244,7 +245,7 @@ def _grouped(gradients: Tensor, together: int) -> Tensor:
 def _by_copies(
     slopes_of: Slopes, net: nn.Module, x: Tensor, names: Sequence[str] | None, normals: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The residual (n, q), and its derivatives in the named weights (n, q, P), by copying the weights."""
+    """The residual (n, q), and its derivatives (n, q, P) with respect to the named weights, by copies."""
     weights = {name: _ordinary(p.detach()) for name, p in net.named_parameters()}
     chosen = [name for name in weights if names is None or name in names]
     copies = {name: weights[name].expand(len(x), *weights[name].shape).clone() for name in chosen}

@@ -180,8 +180,8 @@ def current_numbers(problem: Problem) -> dict[str, float]:
 def unknown_slopes(problem: Problem, misses: Tensor) -> Tensor:
     """The derivatives of misses (n, q) with respect to the parameter of each unknown, (n, q, K).
 
-    The gradient of sum(v misses) is linear in v, and its derivative in v is the result. Each unknown
-    therefore takes two backward passes, regardless of the number of misses.
+    The gradient of sum(v misses) is linear in v, and its derivative with respect to v is the result. Each
+    unknown therefore takes two backward passes, regardless of the number of misses.
     """
     raws = list(unknowns_of(problem).parameters())
     if not misses.requires_grad:

@@ -94,9 +94,8 @@ class HMC(StackedWeights):
         sizes = sorted({len(potential.start) for potential in potentials})
         if len(sizes) > 1:
             raise ValueError(
-                "All networks should have the same layers, since the draws of all chains are stored "
-                "together, got "
-                f"networks of {' and '.join(map(str, sizes))} weights."
+                "All networks should have the same layers, got networks with "
+                f"{' and '.join(map(str, sizes))} weights. The draws of all chains are stored together."
             )
         total = len(potentials) * (draws + warmup)
         with tqdm(total=total, disable=not progress, desc=sampler, unit="draw") as bar:

@@ -2,7 +2,9 @@
 
 Near its most probable weights the posterior of a network is approximately Gaussian, with the covariance
 
-    (sum over misses of g g^T + 1/sd^2)^-1,      g: the gradient of a miss in the weights, over its noise
+    (sum over misses of g g^T + 1/sd^2)^-1,
+
+where g is the gradient of a miss with respect to the weights, divided by the scale of its noise.
 
 The standard deviation of the output at x is that of its linearization in the weights. The misses are those of
 the data, of the equation inside the domain and of its conditions.
@@ -108,7 +110,7 @@ class Laplace(_Linearized):
 
     Notes
     -----
-    Cost: some seconds in addition to training; each point takes a product of all weights with one row per
+    Cost: a few seconds in addition to training; each point takes a product of all weights with one row per
     miss, about 1500 rows. A network with P weights needs 12 P kB.
 
     Examples
@@ -303,7 +305,7 @@ class _LaplaceModule(nn.Module):
         return net
 
     def _slopes(self, x: Tensor) -> Tensor:
-        """The derivatives of the outputs in the weights of the last layers, (n, m, P)."""
+        """The derivatives of the outputs with respect to the weights of the last layers, (n, m, P)."""
         linears = self._mlp.linears
         inputs, rises = [self._mlp.entry(x)], []
         for linear in linears[:-1]:

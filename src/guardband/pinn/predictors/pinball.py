@@ -51,7 +51,7 @@ class PinballNetwork:
 
     Notes
     -----
-    Cost: some seconds for 300 rows, independent of the number of levels; each point takes one evaluation of
+    Cost: a few seconds for 300 rows, independent of the number of levels; each point takes one evaluation of
     the network.
 
     Examples

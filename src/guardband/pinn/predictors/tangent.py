@@ -277,8 +277,8 @@ class Ridge:
         whitened = np.linalg.solve(root, f.T)  # (r, n)
         gain = np.linalg.solve(root.T, whitened) / self.noise**2
         diagonal = (1 - (whitened**2).sum(axis=0) / self.noise**2) / self.noise**2
-        # If a single reading determines the field at its point, 1 - h_ii is a difference at the rounding
-        # level.
+        # If a single reading determines the field at its point, h_ii is close to 1, and 1 - h_ii is lost to
+        # rounding error.
         diagonal = np.maximum(diagonal, 1e-15 / self.noise**2)
         off = (self.residuals - f @ (gain @ self.residuals)) / self.noise**2
         return gain, diagonal, off / diagonal, np.linalg.inv(root)
@@ -374,9 +374,9 @@ class TangentCalibrated(Calibrated):
     def promise(self) -> str:
         """The guaranteed coverage, and the conditions for it."""
         fixed = (
-            f"If the {self.n} readings and a new one are exchangeable (drawn alike, from the same places "
-            "with the same noise), and neither the network's weights nor its scales were fitted to or chosen "
-            "by them, a new measurement lies in the band with probability at least "
+            f"If the {self.n} readings and a new one are exchangeable (sampled in the same way, in the same "
+            "region and with the same noise), and neither the network's weights nor its scales were fitted "
+            "to or chosen by them, a new measurement lies in the band with probability at least "
         )
         if self.kind == "full":
             return f"{fixed}the level."

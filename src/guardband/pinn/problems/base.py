@@ -111,7 +111,7 @@ class Term(ABC):
 
     @property
     def weight(self) -> float:
-        """The factor of the mean square in the loss, 1 / scale^2."""
+        """The weight of the mean-square residual in the loss, 1 / scale^2."""
         return self.scale**-2
 
 

@@ -266,7 +266,7 @@ class AutogradField(Field):
         return self._known[j, axes]
 
     def _gradient(self, output: Tensor) -> Tensor:
-        """The differentiable gradient in x, (n, d); 0 if the output does not depend on x."""
+        """The differentiable gradient with respect to x, (n, d); 0 if the output does not depend on x."""
         if not output.requires_grad:
             return torch.zeros_like(self.x)
         with torch.enable_grad():

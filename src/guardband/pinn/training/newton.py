@@ -266,7 +266,7 @@ class _Moving(Rows):
             vector_to_parameters(theta * self._units, self._whole.parameters())
 
     def __call__(self) -> tuple[Tensor, Tensor | Products | Widened]:  # type: ignore[override]
-        """All misses, and their Jacobian in the weights in their units, which is 0 for frozen weights."""
+        """All misses, and their Jacobian with respect to the weights in their units, 0 for frozen weights."""
         misses, slopes = self._of_weights()
         if self._whole is self.net:
             return misses, slopes

@@ -10,7 +10,7 @@ product, and an activation s acts by the chain rule:
     third    s'(z) z_3 + 3 s''(z) z_1 z_2 + s'''(z) z_1^3                along one axis
     fourth   s'(z) z_4 + s''(z) (4 z_1 z_3 + 3 z_2^2) + 6 s'''(z) z_1^2 z_2 + s''''(z) z_1^4
 
-This moves a fraction of the memory that repeated autograd moves. The formulas are implemented twice: once in
+This needs a fraction of the memory traffic of repeated autograd. The formulas are implemented twice: once in
 place in reused memory, which is fastest in eager torch, and once without side effects, which `torch.compile`
 fuses best.
 """
