@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,8 @@ def test_the_bound_on_each_side_is_the_exact_rank_of_signed_errors(score: gb.con
     x, y = runs(99)
     prediction = gb.Prediction(x, 0 * x, 0.5 + x)
     unit = score.unit(prediction)  # type: ignore[attr-defined]
-    for side, signed in (("upper", y / unit), ("lower", -y / unit)):
+    sides: tuple[Any, ...] = ("upper", "lower")
+    for side, signed in zip(sides, (y / unit, -y / unit), strict=True):
         calibrated = gb.calibrate_arrays(prediction, y, score=score, side=side)
         band = calibrated.band(prediction, level=0.9)
         bound = np.sort(signed.ravel())[89] * unit * (1 if side == "upper" else -1)
@@ -448,7 +450,7 @@ def test_a_command_that_fails_says_why(script: str, message: str, tmp_path: Path
         ({"alarm": 1.0}, "`alarm` should lie strictly between"),
     ],
 )
-def test_options_of_a_hybrid_are_checked(options: dict[str, float], message: str) -> None:
+def test_options_of_a_hybrid_are_checked(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         hybrid(**options)
 

@@ -83,7 +83,7 @@ class Certificate:
 def certify(
     scale: np.ndarray,
     wrong: np.ndarray,
-    thresholds: Sequence[float],
+    thresholds: Sequence[float] | np.ndarray,
     *,
     risk: Level = 0.05,
     confidence: Level = 0.95,

@@ -164,27 +164,28 @@ class Hybrid:
         if not np.isfinite(y).all():
             raise ValueError("`y` should hold solver runs that succeeded, got numbers that are not finite.")
         self.surrogate: Predictor = as_predictor(surrogate, x)
-        self.solver, self.retries, self.on = solver, retries, on
-        self.tolerance = np.asarray(tolerance, dtype=float)
-        if not (np.isfinite(self.tolerance) & (self.tolerance > 0)).all() or self.tolerance.size not in (
+        self._solver, self._retries, self._on = solver, retries, on
+        self._tolerance = np.asarray(tolerance, dtype=float)
+        if not (np.isfinite(self._tolerance) & (self._tolerance > 0)).all() or self._tolerance.size not in (
             1,
             y.shape[1],
         ):
             raise ValueError(
                 f"`tolerance` should be positive, one number or one per quantity, got {tolerance!r}."
             )
-        self.risk, self.confidence = exact(risk, "risk"), exact(confidence, "confidence")
-        self.share, self.alarm, self.renewal = audits, alarm, renewal
-        self.log = None if log is None else Path(log)
+        self._risk, self._confidence = exact(risk, "risk"), exact(confidence, "confidence")
+        self._share, self._alarm, self._renewal = audits, alarm, renewal
+        self._log = None if log is None else Path(log)
         self._coin = np.random.default_rng(seed)
         prediction = self.surrogate(x)
         scale, error = _scale(prediction), self._error(to_numpy(prediction.mean), y)
         if thresholds is None:
             first = -(-len(x) // 4)
-            self.thresholds = np.quantile(scale[:first], np.linspace(0.02, 1, 50), method="higher")
+            tried = np.quantile(scale[:first], np.linspace(0.02, 1, 50), method="higher")
             scale, error = scale[first:], error[first:]
         else:
-            self.thresholds = np.asarray(thresholds, dtype=float).reshape(-1)
+            tried = np.asarray(thresholds, dtype=float).reshape(-1)
+        self._thresholds: list[float] = tried.tolist()
         self._certify(scale, error)
         self._pending: list[tuple[float, float]] = []
 
@@ -212,7 +213,7 @@ class Hybrid:
         served = np.zeros(len(x), dtype=bool)
         if self.certificate.threshold is not None:
             served = (scale <= self.certificate.threshold) & np.isfinite(mean).all(axis=1)
-        audited = served & (self._coin.random(len(x)) < self.share)
+        audited = served & (self._coin.random(len(x)) < self._share)
         by = np.where(served, SURROGATE, SOLVER).astype(object)
         y, error, reasons = mean.copy(), np.full(len(x), np.nan), {}
         wanted = np.flatnonzero(~served | audited)
@@ -233,10 +234,10 @@ class Hybrid:
     def promise(self) -> str:
         """What is certified for the answers of the surrogate, and how it is watched."""
         watched = (
-            f" {self.share:.0%} of the served queries are audited; the audits raise a false alarm with "
+            f" {self._share:.0%} of the served queries are audited; the audits raise a false alarm with "
             f"probability "
-            f"at most {self.alarm:g}."
-            if self.share
+            f"at most {self._alarm:g}."
+            if self._share
             else " Served queries are not audited, so a drift would not be noticed."
         )
         return self.certificate.promise + watched
@@ -246,14 +247,14 @@ class Hybrid:
         state = (
             "every query goes to the solver" if threshold is None else f"serves {self.certificate.share:.0%}"
         )
-        return f"Hybrid({state}, risk={float(self.risk):g}, {self.audit.audits} audits)"
+        return f"Hybrid({state}, risk={float(self._risk):g}, {self.audit.audits} audits)"
 
     def _certify(self, scale: np.ndarray, error: np.ndarray) -> None:
         """A new certificate, and audits that start from nothing."""
         self.certificate: Certificate = certify(
-            scale, error > 1, self.thresholds, risk=self.risk, confidence=self.confidence
+            scale, error > 1, self._thresholds, risk=self._risk, confidence=self._confidence
         )
-        self.audit = Audit(float(self.risk), self.alarm)
+        self.audit = Audit(float(self._risk), self._alarm)
 
     def _learn(self, answers: Answers) -> None:
         """Count audits; after an alarm, collect the runs of the next certificate."""
@@ -262,7 +263,7 @@ class Hybrid:
                 self.audit.update(bool(error > 1))
             if self.audit.alarmed:
                 self.certificate = Certificate(
-                    None, float(self.risk), float(self.confidence), self.certificate.n
+                    None, float(self._risk), float(self._confidence), self.certificate.n
                 )
                 self._pending = []
             return
@@ -270,28 +271,28 @@ class Hybrid:
             return  # nothing was ever certified, so there is nothing to renew
         solved_here = answers.by == SOLVER
         self._pending += zip(answers.scale[solved_here], answers.error[solved_here], strict=True)
-        if len(self._pending) >= self.renewal:
-            scale, error = np.array(self._pending[: self.renewal]).T
+        if len(self._pending) >= self._renewal:
+            scale, error = np.array(self._pending[: self._renewal]).T
             self._pending = []
             self._certify(scale, error)
 
     def _solved(self, x: np.ndarray, m: int) -> list[tuple[np.ndarray, str]]:
         """The answers of the solver at x (n, d), each with the reason why it failed, if it did."""
-        work = partial(_numbered, self.solver, m, self.retries)
+        work = partial(_numbered, self._solver, m, self._retries)
         found: dict[int, tuple[np.ndarray, str]] = {}
-        with connect(self.on if len(x) else None) as client:
+        with connect(self._on if len(x) else None) as client:
             for number, answer, reason in each(client, work, list(enumerate(x))):
                 found[number] = answer, reason
         return [found[number] for number in range(len(x))]
 
     def _error(self, mean: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The largest error of each row over its tolerance; infinite for predictions that are not finite."""
-        ratio = np.abs(mean - y) / self.tolerance
+        ratio = np.abs(mean - y) / self._tolerance
         return np.where(np.isfinite(ratio), ratio, np.inf).max(axis=-1)
 
     def _write(self, x: np.ndarray, answers: Answers, seconds: float) -> None:
         """Append one line for each answer to the log."""
-        if self.log is None:
+        if self._log is None:
             return
         shared = {"seconds": seconds, "certificate": asdict(self.certificate)}
         lines = []
@@ -300,7 +301,7 @@ class Hybrid:
             line |= {"scale": float(answers.scale[row]), "error": float(answers.error[row])}
             line |= {"reason": answers.reasons.get(row, ""), "time": time.time()} | shared
             lines.append(json.dumps(line))
-        with open(self.log, "a", encoding="utf-8") as file:
+        with open(self._log, "a", encoding="utf-8") as file:
             file.write("\n".join([*lines, ""]))
 
 

@@ -180,7 +180,7 @@ class ToleranceLimits:
         np.ndarray
             Booleans, shape (n,).
         """
-        return ((self.lower <= y) & (y <= self.upper)).all(axis=-1)
+        return np.asarray(((self.lower <= y) & (y <= self.upper)).all(axis=-1))
 
     def __str__(self) -> str:
         words = []
@@ -195,7 +195,7 @@ class ToleranceLimits:
         return ", ".join(words)
 
     def _at_some(self, known: np.ndarray) -> np.ndarray:
-        return known.reshape(-1, known.shape[-1]).any(axis=0)
+        return np.asarray(known.reshape(-1, known.shape[-1]).any(axis=0))
 
 
 def _number(values: np.ndarray) -> str:

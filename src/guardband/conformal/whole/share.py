@@ -68,7 +68,7 @@ class Share(Shaped):
     shape: ArrayLike = None
     weights: ArrayLike = None
     grid: FieldGrid | None = None
-    follows_scale = computed(lambda self: True)
+    follows_scale: bool = computed(lambda self: True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", _share(self.gamma))
