@@ -79,7 +79,7 @@ class OneSided(Score):
 
     @property
     def joint(self) -> bool:  # type: ignore[override]
-        """Whether one number stands for all outputs of a row."""
+        """Whether one score covers all outputs of a row."""
         return self.score.joint
 
     @property

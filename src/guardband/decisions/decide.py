@@ -164,7 +164,7 @@ def decide(
     x
         Queries, shape (n, d), or a prediction at them.
     limit
-        The tolerance limit: a number, one per output, one row per query, or sentences such as "p_drop <=
+        The tolerance limit: a number, one per output, one row per query, or strings such as "p_drop <=
         120" and "280 <= T <= 360". With several limits, a query is accepted if all are met.
     side
         "upper" if a number `limit` is the largest admissible value, "lower" if it is the smallest.

@@ -14,7 +14,7 @@ from guardband.conformal.scores import Side
 from guardband.values import Names
 
 Limit: TypeAlias = "float | ArrayLike | str | Sequence[str] | ToleranceLimits"
-"""A limit: a number with `side=`, one number per output, a sentence such as "p_drop <= 120", or several."""
+"""A limit: a number with `side=`, one number per output, a string such as "p_drop <= 120", or several."""
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 SENTENCE = re.compile(
@@ -63,7 +63,7 @@ class ToleranceLimits:
 
     @classmethod
     def of(cls, limit: Limit, side: Side, outputs: Sequence[str]) -> ToleranceLimits:
-        """Return limits from numbers with a side, from sentences, or from limits.
+        """Return limits from numbers with a side, from strings, or from limits.
 
         Parameters
         ----------
@@ -110,12 +110,12 @@ class ToleranceLimits:
 
     @classmethod
     def parse(cls, sentences: Sequence[str], outputs: Sequence[str]) -> ToleranceLimits:
-        """Return limits from sentences such as "p_drop <= 120" and "280 <= T <= 360".
+        """Return limits from strings such as "p_drop <= 120" and "280 <= T <= 360".
 
         Parameters
         ----------
         sentences
-            One sentence per limited output.
+            One string per limited output.
         outputs
             Names of all outputs.
 

@@ -126,7 +126,7 @@ def screen(
     designs
         Inputs of the designs, shape (n, d), or a prediction at them.
     limit
-        The limit: a number, one per output, or sentences such as "p_drop <= 120". With several limits a
+        The limit: a number, one per output, or strings such as "p_drop <= 120". With several limits a
         design has to meet all of them.
     side
         "upper" if `limit` is a largest admissible number, "lower" if it is a smallest one.

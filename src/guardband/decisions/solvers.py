@@ -134,7 +134,7 @@ class Command:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End what is left of a command, the processes that it has started included."""
+    """Terminate a command, including all processes that it has started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

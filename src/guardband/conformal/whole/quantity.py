@@ -115,7 +115,7 @@ class Quantity(Score):
         )
 
     def before(self, prediction: Prediction, level: Level) -> None:
-        """Return None: a scale at nodes gives no scale for derived quantities."""
+        """Return None: a scale at nodes does not determine a scale for derived quantities."""
         return None
 
     def on(self, grid: FieldGrid) -> Self:

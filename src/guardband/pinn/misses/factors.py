@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class Factors:
-    """The derivatives of misses (n, q) in all weights, as factors; `held` keeps their memory alive."""
+    """The Jacobian of misses (n, q) for all weights, as factors; `held` keeps their memory alive."""
 
     shape: torch.Size
     together: int

@@ -324,7 +324,7 @@ def _best_of(restarts: int, seed: int, net: nn.Module, train: Callable[[nn.Modul
 
 
 def _off(run: Fitted) -> tuple[float, float]:
-    """The error of a run, on held-out readings or as estimated, then the size of its residuals.
+    """The error of a run, on held-out readings or estimated, then the size of its residuals.
 
     A run whose error could not be estimated ranks after those with an estimate.
     """
