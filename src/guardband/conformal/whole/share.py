@@ -14,7 +14,6 @@ from typing import ClassVar, Self
 import numpy as np
 
 from guardband.base.arrays import Array, ArrayLike, to_numpy
-from guardband.base.computed import computed
 from guardband.base.kept import kept
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
@@ -68,7 +67,7 @@ class Share(Shaped):
     shape: ArrayLike = None
     weights: ArrayLike = None
     grid: FieldGrid | None = None
-    follows_scale: bool = computed(lambda self: True)
+    follows_scale: ClassVar[bool] = True  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", _share(self.gamma))
