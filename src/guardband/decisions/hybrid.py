@@ -254,7 +254,7 @@ class Hybrid:
         self.certificate: Certificate = certify(
             scale, error > 1, self._thresholds, risk=self._risk, confidence=self._confidence
         )
-        self.audit = Audit(float(self._risk), self._alarm)
+        self.audit: Audit = Audit(float(self._risk), self._alarm)
 
     def _learn(self, answers: Answers) -> None:
         """Count audits; after an alarm, collect the runs of the next certificate."""

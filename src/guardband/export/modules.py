@@ -252,9 +252,10 @@ class BandModule(nn.Module):
 
     def __init__(self, predictor: Module, threshold: Module | float, score: Module) -> None:
         super().__init__()
-        self.predictor, self.score = predictor, score
-        self.threshold = threshold if isinstance(threshold, nn.Module) else None
-        self.q = 0.0 if isinstance(threshold, nn.Module) else threshold
+        self.predictor: Module = predictor
+        self.score: Module = score
+        self.threshold: Module | None = threshold if isinstance(threshold, nn.Module) else None
+        self.q: float = 0.0 if isinstance(threshold, nn.Module) else threshold
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return mean, lower and upper end at x."""
