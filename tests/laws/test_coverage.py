@@ -30,6 +30,8 @@ SCORES: dict[str, dict[str, Any]] = {
     "scaled": dict(score=gb.Scaled()),
     "total": dict(score=gb.conformal.Total(0.1)),
     "joint scaled": dict(score=gb.Scaled(), outputs=2),
+    "upper bound": dict(score=gb.conformal.OneSided(gb.Scaled(), "upper")),
+    "joint lower bounds": dict(score=gb.conformal.OneSided(gb.Absolute(), "lower"), outputs=2),
 }
 FALSE_ALARM = 1e-3 / (len(SETTINGS) * len(SCORES))
 
