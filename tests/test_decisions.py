@@ -482,3 +482,12 @@ def test_a_validation_page_keeps_its_two_statements_apart(tmp_path: Path) -> Non
     page = gb.report(compared, path=tmp_path / "page.md").read_text()
     assert "cannot be distinguished" in page and "not combined with the standard uncertainties" in page
     assert "# Validation of Cd" in page
+
+
+def test_sorted_calibration_runs_are_a_fair_sample() -> None:
+    """The error grows with x, and so would the calibration runs after the first quarter."""
+    x = np.linspace(0, 1, 400)[:, None]
+    made = gb.Hybrid(surrogate, solver, x, solver(x), tolerance=0.03, audits=0)
+    shuffled = hybrid(audits=0).certificate
+    assert made.certificate.n == shuffled.n == 300
+    assert abs(made.certificate.share - shuffled.share) < 0.15

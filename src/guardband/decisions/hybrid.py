@@ -89,7 +89,7 @@ class Hybrid:
         The probability over calibration runs that the risk is kept.
     thresholds
         Thresholds of the scale to be tested, fixed without the calibration runs. By default 50 quantiles of
-        the scale at the first quarter of the runs, which are then left out of the tests.
+        the scale at a random quarter of the runs, which are then left out of the tests.
     audits
         The share of served queries that a coin sends to the solver as well.
     alarm
@@ -180,9 +180,10 @@ class Hybrid:
         prediction = self.surrogate(x)
         scale, error = _scale(prediction), self._error(to_numpy(prediction.mean), y)
         if thresholds is None:
-            first = -(-len(x) // 4)
-            tried = np.quantile(scale[:first], np.linspace(0.02, 1, 50), method="higher")
-            scale, error = scale[first:], error[first:]
+            # Runs are often sorted; what remains should be a fair sample.
+            first, rest = np.split(np.random.default_rng(seed).permutation(len(x)), [-(-len(x) // 4)])
+            tried = np.quantile(scale[first], np.linspace(0.02, 1, 50), method="higher")
+            scale, error = scale[rest], error[rest]
         else:
             tried = np.asarray(thresholds, dtype=float).reshape(-1)
         self._thresholds: list[float] = tried.tolist()
